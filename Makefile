@@ -1,0 +1,47 @@
+# Two commands for a newcomer: `make demo` (the main job) and `make test` (everything).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help demo test check install goldens bench control-plane cluster kube-demo soak lock
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+install: $(INSTALLED)  ## the locked dependencies and this project, into .venv
+
+$(INSTALLED): requirements-dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: install  ## start the HTTPS webhook on loopback, send it the examples, show before and after
+	$(BIN)/accel demo
+
+check: install  ## the quick part: format, lint, types, layers, unit tests and golden cases
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -n auto --ignore=tests/cluster
+
+cluster: install  ## tests on a real API server (builds the control plane when it is not cached)
+	$(BIN)/python -m pytest -q tests/cluster
+
+test: check cluster  ## everything
+
+goldens: install  ## rewrite tests/cases/*/expected.yaml from what the code does now; read the diff
+	$(BIN)/pytest -q tests/test_cases.py --update-goldens
+
+control-plane: install  ## build and cache the control plane's binaries
+	$(BIN)/python -m tests.cluster.binaries
+
+bench: install  ## measure the hot path
+	$(BIN)/python -m benchmarks
+
+lock: install  ## renew requirements*.lock from pyproject.toml
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
