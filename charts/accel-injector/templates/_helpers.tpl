@@ -1,0 +1,147 @@
+{{- define "accel-injector.fullname" -}}
+{{- if contains "accel-injector" .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-accel-injector" .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "accel-injector.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "accel-injector.fullname" .) -}}
+{{- end -}}
+
+{{/* The Secret that holds the serving certificate's authority (self-managed) or the certificate itself. */}}
+{{- define "accel-injector.secretName" -}}
+{{- if eq .Values.tls.mode "existing-secret" -}}
+{{- .Values.tls.existingSecret -}}
+{{- else -}}
+{{- printf "%s-%s" (include "accel-injector.fullname" .) (ternary "ca" "tls" (eq .Values.tls.mode "self-managed")) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "accel-injector.selectorLabels" -}}
+app.kubernetes.io/name: accel-injector
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "accel-injector.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "accel-injector.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/*
+The metadata that every object has. Call it with a dict: root, name (default: the full name), cluster (true where the
+kind has no namespace), annotations (the object's own, in addition to the value `annotations`).
+*/}}
+{{- define "accel-injector.metadata" -}}
+metadata:
+  name: {{ .name | default (include "accel-injector.fullname" .root) }}
+  {{- if not .cluster }}
+  namespace: {{ .namespace | default .root.Release.Namespace }}
+  {{- end }}
+  labels:
+    {{- include "accel-injector.labels" .root | nindent 4 }}
+    {{- with .labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with merge dict (.annotations | default dict) .root.Values.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "accel-injector.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The platform's labels: as the values say, or as the API server's version tells (AKS's tells nothing). */}}
+{{- define "accel-injector.platform" -}}
+{{- $version := .Capabilities.KubeVersion.Version -}}
+{{- if ne .Values.config.platform "auto" -}}
+{{- .Values.config.platform -}}
+{{- else if contains "-eks-" $version -}}
+eks
+{{- else -}}
+gke
+{{- end -}}
+{{- end -}}
+
+{{- define "accel-injector.config" -}}
+{{- toYaml (merge (dict "platform" (include "accel-injector.platform" .)) (omit .Values.config "platform")) -}}
+{{- end -}}
+
+{{/*
+The words of files/kinds.yaml become CEL. Call it with a dict: words, and detected (the resources of HOLDS(x)).
+The type() guards are for `null`, which typed clients write where there is nothing; an absent path is no error.
+*/}}
+{{- define "accel-injector.cel" -}}
+{{- $text := .words | trim -}}
+{{- $text = regexReplaceAll `\bRAY\(([^()]*)\)` $text "(POD(${1}.?headGroupSpec.?template) || [${1}.?workerGroupSpecs.orValue([])].exists(groups, type(groups) == list && groups.exists(g, POD(g.?template))))" -}}
+{{- $text = regexReplaceAll `\bROLES\(([^()]*)\)` $text "[${1}.orValue({})].exists(roles, type(roles) == map && roles.exists(r, POD(roles[r].?template)))" -}}
+{{- $text = regexReplaceAll `\bPOD\(([^()]*)\)` $text "(ASKS(${1}) || LIMITS(${1}.?spec))" -}}
+{{- $text = regexReplaceAll `\bASKS\(([^()]*)\)` $text "[${1}.?metadata.?annotations.orValue({})].exists(a, type(a) == map && a.exists(k, k.startsWith('accel.io/')))" -}}
+{{- $some := "[${1}.?containers.orValue([]), ${1}.?initContainers.orValue([])].exists(l, type(l) == list && l.exists(c, [c.?resources.?limits.orValue({})].exists(m, type(m) == map && m.exists(k, %s))))" -}}
+{{- $text = regexReplaceAll `\bLIMITS\(([^()]*)\)` $text (printf $some "k.startsWith('accel.io/')") -}}
+{{- regexReplaceAll `\bHOLDS\(([^()]*)\)` $text (printf $some (printf "k in %s" (.detected | default list | toJson))) -}}
+{{- end -}}
+
+{{/* Resources whose mere presence applies a profile, as JSON: `detect`, and what the legacy format names. */}}
+{{- define "accel-injector.detected" -}}
+{{- concat (.Values.config.detect | default list) (keys (.Values.config.accelerators | default dict)) | uniq | sortAlpha | toJson -}}
+{{- end -}}
+
+{{/*
+One webhook. Call it with a dict: root, name, failurePolicy, operation, rules, conditions (name: words of CEL) and,
+for HOLDS(x), detected (list of resources).
+*/}}
+{{- define "accel-injector.entry" -}}
+{{- $values := .root.Values -}}
+- name: {{ .name }}
+  clientConfig:
+    service:
+      name: {{ include "accel-injector.fullname" .root }}
+      namespace: {{ .root.Release.Namespace }}
+      path: /mutate
+      port: 443
+    {{- if eq $values.tls.mode "existing-secret" }}
+    caBundle: {{ contains "-----BEGIN" $values.tls.caBundle | ternary ($values.tls.caBundle | b64enc) $values.tls.caBundle }}
+    {{- end }}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: {{ .failurePolicy }}
+  timeoutSeconds: {{ $values.webhook.timeoutSeconds }}
+  # Another webhook may add a container after us; the second pass is for that one.
+  reinvocationPolicy: IfNeeded
+  matchPolicy: Equivalent
+  namespaceSelector:
+    matchLabels:
+      accel.io/injection: enabled
+    matchExpressions:
+      - key: kubernetes.io/metadata.name
+        operator: NotIn
+        values: {{ concat (list "kube-system" "kube-node-lease" .root.Release.Namespace) $values.webhook.excludedNamespaces | uniq | toJson }}
+  rules:
+    {{- range .rules }}
+    - apiGroups: {{ toJson .apiGroups }}
+      apiVersions: {{ toJson .apiVersions }}
+      resources: {{ toJson .resources }}
+      operations: [{{ $.operation }}]
+      scope: Namespaced
+    {{- end }}
+  matchConditions:
+    {{- range $name, $words := .conditions }}
+    - name: {{ $name }}
+      expression: {{ include "accel-injector.cel" (dict "words" $words "detected" $.detected) | quote }}
+    {{- end }}
+{{- end -}}
