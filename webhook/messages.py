@@ -4,6 +4,8 @@ A denial's code is its address: the metric label, the log field and the anchor i
 This module builds sentences; it decides nothing.
 """
 
+import msgspec
+
 LONGEST_VALUE = 64
 """Characters of a user's own text that are repeated to them; the rest is cut."""
 
@@ -19,8 +21,76 @@ DENIALS: dict[str, str] = {
     # type
     "unknown-type": "accel.io/type: {value} is not in the catalogue\nnearest: {nearest}",
     "ambiguous-type": "accel.io/type: {value} names several accelerators\nchoose one of: {choices}",
+    # topology
+    "no-default-topology": "accel.io/type: {value} has no default topology\nset accel.io/topology to one of: {shapes}",
+    "bad-topology": "{where}: {value} is not a topology of its generation\nvalid: {dimensions} sizes, like {example}",
+    "impossible-topology": "{where}: {value} does not exist on {generation}\nnearest: {shapes}",
+    "topology-mismatch": "accel.io/topology: {value} is {chips} chips, but the type has {wanted}\nvalid: {shapes}",
+    "topology-without-tpu": "accel.io/topology: {value}, but {type} has no topology\nvalid: leave it out",
+    # annotations
+    "bad-value": "{where}: {value} is not valid\nvalid: {valid}",
+    "placeholder-quantity": "{where}: {value} is not valid\nvalid: {valid}",
+    "two-types": "{where} asks for {value}, and {other}\nboth ways of asking on one template must agree",
+    "unreadable": "the object has a field of the wrong type: {value}\nvalid: what the kind's schema says",
+    "annotation-too-high": "{where} reaches no Pod: the template does not carry it\nput it at {path}",
+    # containers and devices
+    "unknown-container": "accel.io/container: no container is named {value}\nvalid: {names}",
+    "no-containers": "the template has no containers that could hold {value}",
+    "devices-conflict": "{where} asks for {value} x {resource}, but {type} gives it {want}\nvalid: {want}, or no {resource} at all",
+    "count-conflict": "accel.io/count: {value} does not fit {type}\nvalid: {valid}",
+    "too-many-devices": "{where}: {value} x {resource} is more than one node of {type} has\nvalid: 1 to {most} per Pod",
+    "one-container": "accel.io/container: {value}: the chips of {type} cannot be divided among containers\n"
+    "valid: one container (only tpu7x divides them)",
+    "uneven-division": "accel.io/container: {value}: {chips} chips of {type} do not divide evenly\n"
+    "valid: a number of containers that divides {chips}",
+    "host-mode-devices": "{where} asks for {value}, but accel.io/mode: host gives devices without a resource\n"
+    "valid: accel.io/mode: plugin, or no such resource",
+    # placement
+    "selector-conflict": "{where}: {value} conflicts with {source}, which needs {want}\nvalid: {want}, or leave it out",
+    "namespace-not-allowed": "accel.io/placement: {value} is not allowed in namespace {namespace}\nvalid here: {valid}",
+    "unknown-placement": "accel.io/placement: {value} is not defined\nvalid here: {valid}",
+    # schedulers
+    "scheduler-not-allowed": "accel.io/scheduler: {value} is not allowed\nvalid: {valid}",
+    # workloads
+    "hosts-conflict": "{where}: {value}, but {type} has {hosts} hosts\nvalid: {hosts}, or leave it out",
+    "not-indexed": "{where}: {value}, but {type} has {hosts} hosts that need an index each\nvalid: Indexed, or leave it out",
+    "job-shrinks": "{where}: {value}: a slice of {type} cannot be smaller than its {hosts} hosts\n"
+    "remove the annotation",
+    "needs-service": "spec.template.spec.subdomain is not set, and {type} needs its {hosts} hosts to find each other\n"
+    "create a headless Service (clusterIP: None, selector job-name: {value}) and set subdomain to its name",
+    "no-stable-index": "{where}: {value} has {hosts} hosts, and the Pods of a {kind} have no stable index\n"
+    "valid: a Job, JobSet, LeaderWorkerSet or StatefulSet, or a single-host type",
+    "mixed-slices": "{where}: {value}, but the group's other slices are {other}\n"
+    "give the same type and topology, another groupName, or accel.io/multislice: \"false\"",
+    "depends-on-slice": "{where}: {value} must complete first, but both are slices of one job\n"
+    "give them different groupNames, or accel.io/multislice: \"false\"",
+    "uncountable-slices": "{where}: the group {value} has members that are not TPU slices, so slices cannot be counted\n"
+    "give the TPU replicated jobs a groupName of their own, or accel.io/multislice: \"false\"",
+    "no-hostnames": "spec.network.enableDNSHostnames: false, but the hosts of {value} find each other by name\n"
+    "valid: true, or leave it out",
 }
 """code -> at most two lines; `Denied` adds the third. `{value}` is always the user's text, quoted and cut."""
+
+WARNINGS: dict[str, str] = {
+    "unknown-key": "unknown annotation {key}; did you mean {nearest}?",
+    "no-type": "{key} has no effect without accel.io/type",
+    "inject-false-not-pods": "accel.io/inject here does not cover the Pods: put it on the pod template",
+    "one-of-hosts": "{type} has {hosts} hosts; this Pod is one of them and gets one host's share",
+    "skipped": "left alone: {why}",
+    "unknown-kind": "kind {kind} is not known to accel-injector: left alone",
+    "scheduler-kept": "schedulerName {name} is kept; accel.io/scheduler {wanted} has no effect",
+    "scheduler-kueue": "managed by Kueue: accel.io/scheduler {wanted} has no effect",
+    "queue-unused": "accel.io/queue has no effect without the volcano scheduler",
+    "no-subdomain": "no subdomain: the hosts of {type} need a headless Service to find each other",
+    "foreign-job": "controlled by a {kind}: left alone; {type} needs {hosts} Indexed Pods",
+    "replicas-not-slices": "{replicas} replicas are not whole slices of {type} ({hosts} hosts each)",
+    "not-parallel": "podManagementPolicy is not Parallel: the hosts of {type} would wait for each other",
+    "privileged": "container {name} is privileged: it sees every device of its node",
+    "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
+    "update-not-understood": "left as it was: {why}",
+    "neuron-part": "{count} Neuron devices need the Neuron scheduler extension to be contiguous",
+}
+"""code -> one sentence, without the prefix. User text goes in through `shown`."""
 
 FORBIDDEN = frozenset({"namespace-not-allowed", "scheduler-not-allowed", "placement-not-allowed", "mode-not-allowed"})
 """Denials that are an admin's policy (403 Forbidden), not a mistake in the object (422 Invalid)."""
@@ -30,6 +100,19 @@ def quoted(value: object) -> str:
     """A user's text made safe for one line: printable, at most `LONGEST_VALUE` characters, in double quotes."""
     text = "".join(c if c.isprintable() else "?" for c in str(value))
     return f'"{text[:LONGEST_VALUE]}…"' if len(text) > LONGEST_VALUE else f'"{text}"'
+
+
+class Warn(msgspec.Struct, frozen=True):
+    """A warning for the client, by its code."""
+
+    code: str
+    facts: dict[str, object] = {}
+
+    def text(self) -> str:
+        """One line, prefixed, at most `LONGEST_WARNING` characters."""
+        sentence = "accel.io: " + WARNINGS[self.code].format(**self.facts)
+        line = "".join(c if c.isprintable() else "?" for c in sentence)
+        return line if len(line) <= LONGEST_WARNING else line[: LONGEST_WARNING - 1] + "…"
 
 
 class Denied(Exception):
