@@ -57,10 +57,10 @@ class SchedulerDefault(_Settings, frozen=True, kw_only=True):
     """Type names or shell patterns that it is for."""
     namespaces: tuple[str, ...] = ("*",)
     """Namespaces or shell patterns that it is for."""
-    scheduler: str = ""
-    """The scheduler's name, one of `schedulers.allowed`. Empty: left as it is."""
-    queue: str = ""
-    """The Volcano queue. Empty: Volcano's own default."""
+    scheduler: str | None = None
+    """The scheduler's name, one of `schedulers.allowed`. Default: left as it is."""
+    queue: str | None = None
+    """The Volcano queue. Default: Volcano's own."""
 
 
 class Schedulers(_Settings, frozen=True, kw_only=True):
@@ -328,6 +328,37 @@ class Site(msgspec.Struct, frozen=True):
         own = (_own(name, profile) for name, profile in config.host_profiles.items())
         legacy = (_legacy(resource, entry) for resource, entry in config.accelerators.items())
         return cls(config, catalogue, (*own, *legacy), frozenset((*config.detect, *config.accelerators)))
+
+    @property
+    def platform(self) -> Platform:
+        """Whose node labels and taints the cluster has."""
+        return self.config.platform
+
+    @property
+    def tpu(self) -> TpuSettings:
+        """How TPU pods are set up."""
+        return self.config.tpu
+
+    @property
+    def exclusive_placement(self) -> bool:
+        """Whether each slice of a JobSet gets a node pool for itself."""
+        return self.config.exclusive_placement
+
+    @property
+    def shm(self) -> str:
+        """The default for `accel.io/shm`, spelled as the annotation is: "false", "true" or a size."""
+        default = self.config.shared_memory
+        return default if isinstance(default, str) else str(default).lower()
+
+    @property
+    def schedulers(self) -> Schedulers:
+        """Which schedulers users may choose, and which are chosen for them."""
+        return self.config.schedulers
+
+    @property
+    def placements(self) -> dict[str, Placement]:
+        """Sets that `accel.io/placement` can name; `placement_names` says which of them a namespace may use."""
+        return self.config.placements
 
     def host_profiles(self, type_name: str, resource: str, mode: str, namespace: str) -> tuple[Profile, ...]:
         """The profiles of a type in a mode and a namespace, in the file's order."""
