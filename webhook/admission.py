@@ -1,6 +1,28 @@
-"""bytes in, bytes out: one AdmissionReview request becomes one answer. Pure; the only place that knows both worlds."""
+"""bytes in, bytes out: one AdmissionReview request becomes one answer. Pure.
+
+Two families of errors: the object is wrong (`Denied`, a decision), or the request is (`BadReview`, an HTTP 400).
+Anything else is ours: HTTP 500, so that failurePolicy decides, and never a patch that was not meant.
+"""
+
+import traceback
+from typing import Any
 
 import msgspec
+
+from webhook import review
+from webhook.inject import Injection, inject, reinject
+from webhook.kinds.workload import Setting, Workload
+from webhook.messages import Denied, Warn
+from webhook.patch import render
+from webhook.review import BadReview, Request, Response, Status
+from webhook.site import Site
+from webhook.workloads import WORKLOADS
+
+MOST_WARNINGS = 5
+"""More would be cut by the API server: it keeps 4096 characters of all warnings.
+
+Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filters/warning.go
+"""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -18,3 +40,124 @@ class Answer(msgspec.Struct, frozen=True):
     name: str = ""  # or generateName with a "*"
     type: str = ""  # canonical type, where one was resolved
     detail: str = ""  # denial message, or a traceback when outcome is "error": for the log only
+
+
+def admit(body: bytes, site: Site) -> Answer:
+    """The answer to one request. Never raises."""
+    try:
+        request = review.decode(body)
+    except BadReview as bad:
+        return Answer(400, str(bad).encode(), "bad-review", code="bad-review")
+    try:
+        return _decide(request, site)
+    except Exception:
+        return _answer(request, 500, b"accel-injector: internal error", "error", detail=traceback.format_exc())
+
+
+def _decide(request: Request, site: Site) -> Answer:
+    workload = WORKLOADS.get((request.kind.group, request.kind.kind))
+    raw = bytes(request.object)
+    if request.subResource or raw == b"null" or request.operation not in ("CREATE", "UPDATE"):
+        return _allowed(request, "skipped", code="not-ours")
+    if workload is None:
+        unknown = Warn("unknown-kind", {"kind": request.kind.kind[:48]})
+        return _allowed(request, "skipped", (unknown,), code="unknown-kind")
+    if request.operation == "UPDATE" and not workload.reapply:
+        return _allowed(request, "skipped", code="update")
+    if not mentions_us(raw) and not site.detect:
+        return _allowed(request, "unchanged")
+    try:
+        obj = view(workload, raw)
+        injection = _injection(request, workload, obj, site)
+    except Denied as denied:
+        return _denied(request, denied)
+    return _injected(request, obj, injection)
+
+
+def mentions_us(raw: bytes) -> bool:
+    """Whether the object can carry an `accel.io/` key at all: a cheap look that saves the decoding.
+
+    JSON may spell any letter as an escape, so text with escapes of ASCII letters is looked at in full.
+    """
+    return b"accel.io/" in raw or b"\\u00" in raw or b"accel.io\\/" in raw
+
+
+_DECODERS = {key: msgspec.json.Decoder(workload.view) for key, workload in WORKLOADS.items()}
+
+
+def view(workload: Workload, raw: bytes) -> Any:
+    """The typed view of an object; raises `Denied` where a field has another type than the kind's schema says."""
+    try:
+        return _DECODERS[workload.group, workload.kind].decode(raw)
+    except msgspec.MsgspecError as error:
+        raise Denied("unreadable", value=error) from None
+
+
+def _injection(request: Request, workload: Workload, obj: Any, site: Site) -> Injection:
+    setting = Setting(request.namespace or "", site)
+    if request.operation == "UPDATE":
+        return reinject(workload, obj, msgspec.json.decode(request.oldObject), setting)
+    return inject(workload, obj, setting)
+
+
+def _injected(request: Request, obj: Any, injection: Injection) -> Answer:
+    workload = WORKLOADS[request.kind.group, request.kind.kind]
+    operations = render(obj, injection.edits) if workload.patched else []
+    types = ",".join(injection.types)
+    if not operations:
+        outcome = "skipped" if injection.skipped else "unchanged"
+        return _allowed(request, outcome, injection.warnings, code=injection.skipped, type_name=types)
+    response = Response(
+        uid=request.uid,
+        allowed=True,
+        patchType="JSONPatch",
+        patch=review.encode_patch(operations),
+        warnings=_texts(injection.warnings),
+        auditAnnotations={"type": types, "outcome": "injected"},
+    )
+    return _answer(request, 200, review.encode(response), "injected", type_name=types)
+
+
+def _allowed(
+    request: Request, outcome: str, warnings: tuple[Warn, ...] = (), *, code: str = "", type_name: str = ""
+) -> Answer:
+    response = Response(uid=request.uid, allowed=True, warnings=_texts(warnings))
+    return _answer(request, 200, review.encode(response), outcome, code=code, type_name=type_name)
+
+
+def _denied(request: Request, denied: Denied) -> Answer:
+    status = Status(403 if denied.reason == "Forbidden" else 422, denied.reason, denied.message)
+    response = Response(uid=request.uid, allowed=False, status=status)
+    body = review.encode(response)
+    return _answer(request, 200, body, "denied", code=denied.code, detail=denied.message)
+
+
+def _texts(warnings: tuple[Warn, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(w.text() for w in warnings))[:MOST_WARNINGS] if warnings else ()
+
+
+def _answer(
+    request: Request,
+    status: int,
+    body: bytes,
+    outcome: str,
+    *,
+    code: str = "",
+    type_name: str = "",
+    detail: str = "",
+) -> Answer:
+    workload = WORKLOADS.get((request.kind.group, request.kind.kind))
+    return Answer(
+        status=status,
+        body=body,
+        outcome=outcome,
+        code=code,
+        kind=workload.name if workload else "other",
+        operation=request.operation if request.operation in ("CREATE", "UPDATE") else "other",
+        dry_run=bool(request.dryRun),
+        uid=request.uid,
+        namespace=request.namespace or "",
+        name=request.name or "",
+        type=type_name,
+        detail=detail,
+    )

@@ -36,7 +36,8 @@ DENIALS: dict[str, str] = {
     # containers and devices
     "unknown-container": "accel.io/container: no container is named {value}\nvalid: {names}",
     "no-containers": "the template has no containers that could hold {value}",
-    "devices-conflict": "{where} asks for {value} x {resource}, but {type} gives it {want}\nvalid: {want}, or no {resource} at all",
+    "devices-conflict": "{where} asks for {value} x {resource}, but {type} gives it {want}\n"
+    "valid: {want}, or no {resource} at all",
     "count-conflict": "accel.io/count: {value} does not fit {type}\nvalid: {valid}",
     "too-many-devices": "{where}: {value} x {resource} is more than one node of {type} has\nvalid: 1 to {most} per Pod",
     "one-container": "accel.io/container: {value}: the chips of {type} cannot be divided among containers\n"
@@ -53,7 +54,8 @@ DENIALS: dict[str, str] = {
     "scheduler-not-allowed": "accel.io/scheduler: {value} is not allowed\nvalid: {valid}",
     # workloads
     "hosts-conflict": "{where}: {value}, but {type} has {hosts} hosts\nvalid: {hosts}, or leave it out",
-    "not-indexed": "{where}: {value}, but {type} has {hosts} hosts that need an index each\nvalid: Indexed, or leave it out",
+    "not-indexed": "{where}: {value}, but {type} has {hosts} hosts that need an index each\n"
+    "valid: Indexed, or leave it out",
     "job-shrinks": "{where}: {value}: a slice of {type} cannot be smaller than its {hosts} hosts\n"
     "remove the annotation",
     "needs-service": "spec.template.spec.subdomain is not set, and {type} needs its {hosts} hosts to find each other\n"
@@ -61,11 +63,11 @@ DENIALS: dict[str, str] = {
     "no-stable-index": "{where}: {value} has {hosts} hosts, and the Pods of a {kind} have no stable index\n"
     "valid: a Job, JobSet, LeaderWorkerSet or StatefulSet, or a single-host type",
     "mixed-slices": "{where}: {value}, but the group's other slices are {other}\n"
-    "give the same type and topology, another groupName, or accel.io/multislice: \"false\"",
+    'give the same type and topology, another groupName, or accel.io/multislice: "false"',
     "depends-on-slice": "{where}: {value} must complete first, but both are slices of one job\n"
-    "give them different groupNames, or accel.io/multislice: \"false\"",
-    "uncountable-slices": "{where}: the group {value} has members that are not TPU slices, so slices cannot be counted\n"
-    "give the TPU replicated jobs a groupName of their own, or accel.io/multislice: \"false\"",
+    'give them different groupNames, or accel.io/multislice: "false"',
+    "uncountable-slices": "{where}: the group {value} has members that are no TPU slices, so slices cannot be counted\n"
+    'give the TPU replicated jobs a groupName of their own, or accel.io/multislice: "false"',
     "no-hostnames": "spec.network.enableDNSHostnames: false, but the hosts of {value} find each other by name\n"
     "valid: true, or leave it out",
 }
@@ -128,3 +130,9 @@ class Denied(Exception):
         sentence = DENIALS[code].format(value=quoted(value), **facts)
         self.message = f"{sentence}\nsee {DOCUMENTED}#{code}"
         super().__init__(self.message)
+
+    def within(self, name: str) -> "Denied":
+        """The same denial, naming the part of the object that it is about."""
+        if name:
+            self.message = f"{name}: {self.message}"
+        return self

@@ -1,0 +1,232 @@
+"""The user's whole interface: the `accel.io/` annotations and the placeholder limits. Pure.
+
+Each key is resolved by itself and the nearest level wins; a nearer type voids an outer count, topology and
+container. Values are checked here, as words; what they mean for hardware is the catalogue's affair.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from webhook import quantity
+from webhook.messages import Denied, Warn, quoted
+from webhook.pod import Annotations, Container
+
+PREFIX = "accel.io/"
+TYPE = PREFIX + "type"
+COUNT = PREFIX + "count"
+TOPOLOGY = PREFIX + "topology"
+CONTAINER = PREFIX + "container"
+MODE = PREFIX + "mode"
+SCHEDULER = PREFIX + "scheduler"
+QUEUE = PREFIX + "queue"
+PLACEMENT = PREFIX + "placement"
+SHM = PREFIX + "shm"
+MULTISLICE = PREFIX + "multislice"
+INJECT = PREFIX + "inject"
+INJECTED = PREFIX + "injected"
+
+KEYS = (
+    TYPE,
+    COUNT,
+    TOPOLOGY,
+    CONTAINER,
+    MODE,
+    SCHEDULER,
+    QUEUE,
+    PLACEMENT,
+    SHM,
+    MULTISLICE,
+    INJECT,
+    INJECTED,
+)
+VOIDED = (COUNT, TOPOLOGY, CONTAINER)
+"""What an outer level says of another type than the one that a nearer level names."""
+COPIED = (TYPE, COUNT, TOPOLOGY, CONTAINER, MODE, SCHEDULER, QUEUE, PLACEMENT, SHM, MULTISLICE)
+"""What a pod template takes over from outer levels, so that its Pods say the same when they arrive."""
+
+NONE = "none"
+_MODES = ("plugin", "host")
+_BOOLEANS = ("true", "false")
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What the user asked of one pod template, checked as words."""
+
+    type: str  # as the user wrote it
+    where: str  # how to name the place of `type` in a message
+    near: bool = True  # the type stands on the template itself
+    count: int | None = None
+    topology: str | None = None
+    containers: tuple[str, ...] = ()
+    mode: str = "plugin"
+    scheduler: str | None = None
+    queue: str | None = None
+    placements: tuple[str, ...] = ()
+    shm: str | None = None  # "true" or a size; None: the site's default
+    multislice: bool | None = None
+    outer: tuple[tuple[str, str], ...] = ()  # keys that took effect from outside the template, to be copied to it
+    placeholders: tuple[tuple[str, str], ...] = ()  # (container, resource) to be replaced by the real one
+    amount: int | None = None  # the placeholder's quantity: devices, or 1 where the type fixes their number
+    also: str | None = None  # a type annotation on the same template, which must mean the same as the placeholder
+
+
+def own(annotations: Annotations) -> dict[str, str]:
+    """The annotations that are ours, without those that are null."""
+    return {k: v for k, v in annotations.items() if v is not None and k.startswith(PREFIX)}
+
+
+def nearest_level(levels: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, int]]:
+    """Each key's value and the level that it comes from; `levels` go from the outermost to the template's own."""
+    found: dict[str, tuple[str, int]] = {}
+    for index, level in enumerate(levels):
+        if TYPE in level:
+            for key in VOIDED:
+                found.pop(key, None)
+        for key, value in level.items():
+            found[key] = (value, index)
+    return found
+
+
+def placeholders(containers: Sequence[tuple[str, int, Container]]) -> list[tuple[str, str, object]]:
+    """(container, resource, quantity) of every `accel.io/` limit or request."""
+    found: dict[tuple[str, str], object] = {}
+    for _, _, container in containers:
+        resources = container.resources
+        if resources is None:
+            continue
+        for amounts in (resources.limits, resources.requests):
+            for resource, amount in (amounts or {}).items():
+                if resource.startswith(PREFIX):
+                    found.setdefault((container.name, resource), amount)
+    return [(name, resource, amount) for (name, resource), amount in found.items()]
+
+
+def ask(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> Ask | None:
+    """What the levels and the placeholders `held` by containers ask for; None where there is no type at all."""
+    found = nearest_level(levels)
+    if held:
+        return _by_resource(levels, held)
+    if TYPE not in found:
+        return None
+    return _asked(found, len(levels) - 1)
+
+
+def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
+    text = {key: value.strip() for key, (value, _) in found.items()}
+    return Ask(
+        type=text[TYPE],
+        where=TYPE,
+        near=found[TYPE][1] == template,
+        count=_count(text.get(COUNT)),
+        topology=text.get(TOPOLOGY),
+        containers=_names(CONTAINER, text.get(CONTAINER)),
+        mode=_one_of(MODE, text.get(MODE), _MODES) or "plugin",
+        scheduler=_filled(SCHEDULER, text.get(SCHEDULER)),
+        queue=_filled(QUEUE, text.get(QUEUE)),
+        placements=_names(PLACEMENT, text.get(PLACEMENT)),
+        shm=_shm(text.get(SHM)),
+        multislice=_boolean(MULTISLICE, text.get(MULTISLICE)),
+        outer=tuple((k, found[k][0]) for k in COPIED if k in found and found[k][1] != template),
+    )
+
+
+def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> Ask:
+    """A placeholder is a type, with its container, on the template itself."""
+    resources = sorted({resource for _, resource, _ in held})
+    if len(resources) > 1:
+        raise Denied("two-types", where="a limit", value=resources[0], other=quoted(resources[1]) + " too")
+    amounts = {_amount(name, resource, amount) for name, resource, amount in held}
+    if len(amounts) > 1:
+        found = ", ".join(map(str, sorted(amounts)))
+        raise Denied(
+            "placeholder-quantity",
+            where=f"limit {resources[0][:64]}",
+            value=found,
+            valid="one number for all",
+        )
+    near, holders = levels[-1], tuple(dict.fromkeys(name for name, _, _ in held))
+    meant = {**near, TYPE: resources[0].removeprefix(PREFIX), CONTAINER: ",".join(holders)}
+    asked = _asked(nearest_level([*levels[:-1], meant]), len(levels) - 1)
+    if CONTAINER in near and set(_names(CONTAINER, near[CONTAINER])) != set(holders):
+        other = f"{CONTAINER} names {quoted(near[CONTAINER])}"
+        raise Denied("two-types", where=f"container {quoted(meant[CONTAINER])}", value=resources[0], other=other)
+    return msgspec.structs.replace(
+        asked,
+        where=f"limit {resources[0][:64]}",
+        amount=amounts.pop(),
+        also=near.get(TYPE),
+        placeholders=tuple((name, resource) for name, resource, _ in held),
+        outer=(*asked.outer, *((key, meant[key]) for key in (TYPE, CONTAINER) if key not in near)),
+    )
+
+
+def _amount(container: str, resource: str, amount: object) -> int:
+    count = quantity.devices(amount)
+    if count is None or count < 1:
+        where = f"limit {resource[:64]} of container {quoted(container)}"
+        raise Denied("placeholder-quantity", where=where, value=amount, valid="an integer from 1 (a TPU: 1)")
+    return count
+
+
+def strange(levels: Sequence[Mapping[str, str]], typed: bool) -> Iterator[Warn]:
+    """Warnings for keys that nobody reads: misspelt ones, and any beside `injected` where there is no type."""
+    seen = {key for level in levels for key in level}
+    for key in sorted(seen - set(KEYS)):
+        nearest = difflib.get_close_matches(key, KEYS[:-1], n=1, cutoff=0.0)
+        yield Warn("unknown-key", {"key": key[:48], "nearest": nearest[0]})
+    if typed:
+        return
+    for key in KEYS[1:-2]:
+        if key in seen:
+            yield Warn("no-type", {"key": key})
+
+
+def switched_off(level: Mapping[str, str]) -> bool:
+    """Whether this level says `accel.io/inject: "false"`."""
+    value = _one_of(INJECT, level.get(INJECT), _BOOLEANS)
+    return value == "false"
+
+
+def _one_of(key: str, value: str | None, valid: Sequence[str]) -> str | None:
+    if value is None or value in valid:
+        return value
+    raise Denied("bad-value", where=key, value=value, valid=", ".join(f'"{word}"' for word in valid))
+
+
+def _boolean(key: str, value: str | None) -> bool | None:
+    word = _one_of(key, value, _BOOLEANS)
+    return None if word is None else word == "true"
+
+
+def _filled(key: str, value: str | None) -> str | None:
+    if value == "":
+        raise Denied("bad-value", where=key, value=value, valid="a name")
+    return value
+
+
+def _count(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value) > 0):
+        raise Denied("bad-value", where=COUNT, value=value, valid="an integer from 1")
+    return int(value)
+
+
+def _names(key: str, value: str | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    names = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
+    if "" in names:
+        raise Denied("bad-value", where=key, value=value, valid="a name, or several with commas between them")
+    return names
+
+
+def _shm(value: str | None) -> str | None:
+    if value is None or value in _BOOLEANS:
+        return value
+    size = quantity.parse(value)
+    if size is None or size < 1:
+        raise Denied("bad-value", where=SHM, value=value, valid='"true", "false", or a size such as 64Gi')
+    return value

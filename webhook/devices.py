@@ -1,0 +1,171 @@
+"""Which containers hold the devices, and how many each. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from webhook import quantity
+from webhook.annotations import COUNT, Ask
+from webhook.catalogue import Accelerator
+from webhook.messages import Denied, quoted
+from webhook.pod import Annotations, Container, PodSpec, containers_of
+
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
+
+Placed = tuple[str, int, Container]
+
+
+class Holder(msgspec.Struct, frozen=True, gc=False):
+    """A container that gets devices, where it stands, and its number of them."""
+
+    within: str  # "containers" or "initContainers"
+    index: int
+    container: Container
+    devices: int
+
+
+def asked_amounts(container: Container, resource: str) -> Iterator[tuple[str, object]]:
+    """What the container already says of the resource: ("limits", "4"), ("requests", 4)."""
+    if container.resources is None:
+        return
+    for name in ("limits", "requests"):
+        amount = (getattr(container.resources, name) or {}).get(resource)
+        if amount is not None:
+            yield name, amount
+
+
+def asked(within: str, container: Container, resource: str) -> int | None:
+    """The devices that a container already asks for; None where it says nothing of them.
+
+    Limits and requests of an extended resource must be equal, and whole:
+    https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources
+    """
+    found: int | None = None
+    for part, amount in asked_amounts(container, resource):
+        count = quantity.devices(amount)
+        where = f"{within} {quoted(container.name)}: resources.{part}"
+        if count is None or count < 0:
+            raise Denied("bad-value", where=f"{where}.{resource}", value=amount, valid="a whole number")
+        if found is not None and found != count:
+            raise Denied(
+                "devices-conflict",
+                where=where,
+                value=count,
+                resource=resource,
+                type="resources.limits",
+                want=found,
+            )
+        found = count
+    return found
+
+
+def chosen(ask: Ask, annotations: Annotations, placed: Sequence[Placed], resource: str) -> list[Placed]:
+    """The containers that get devices: the named ones, else those that ask, else the default, else the first."""
+    if ask.containers:
+        return [_named(name, placed) for name in ask.containers]
+    ordinary = [p for p in placed if p[0] == "containers"]
+    asking = [p for p in ordinary if asked(p[0], p[2], resource)]
+    if asking:
+        return asking
+    if not ordinary:
+        raise Denied("no-containers", value=ask.type)
+    default = annotations.get(DEFAULT_CONTAINER)
+    return [next((p for p in ordinary if p[2].name == default), ordinary[0])]
+
+
+def _named(name: str, placed: Sequence[Placed]) -> Placed:
+    for candidate in placed:
+        if candidate[2].name == name:
+            return candidate
+    names = ", ".join(quoted(p[2].name) for p in placed[:10]) or "there are none"
+    raise Denied("unknown-container", value=name, names=names)
+
+
+def holders(ask: Ask, accelerator: Accelerator, annotations: Annotations, spec: PodSpec | None) -> tuple[Holder, ...]:
+    """Every container that holds devices after injection; raises `Denied` where the user's amounts do not fit."""
+    placed = list(containers_of(spec))
+    picked = chosen(ask, annotations, placed, accelerator.resource)
+    if accelerator.slice is not None:
+        return _tpu(ask, accelerator, picked, placed)
+    return _gpu(ask, accelerator, picked)
+
+
+def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Sequence[Placed]) -> tuple[Holder, ...]:
+    """One host's chips, in one container, or divided where the hardware can."""
+    chips = accelerator.count or 0
+    _whole_share(ask, accelerator)
+    existing = {p[:2]: n for p in placed if p[0] == "containers" and (n := asked(p[0], p[2], accelerator.resource))}
+    places = {p[:2] for p in picked}
+    picked = picked + [p for p in placed if p[:2] in existing and p[:2] not in places]
+    divisible = accelerator.slice is not None and accelerator.slice.divisible
+    if len(picked) > 1 and not divisible:
+        names = ", ".join(p[2].name for p in picked)
+        raise Denied("one-container", value=names, type=accelerator.name)
+    if len(existing) == len(picked) and sum(existing.values()) == chips:
+        if ask.count is not None and any(n != ask.count for n in existing.values()):
+            raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid="what the containers ask for")
+        return tuple(Holder(w, i, c, existing[w, i]) for w, i, c in picked)
+    if chips % len(picked):
+        raise Denied("uneven-division", value=", ".join(p[2].name for p in picked), chips=chips, type=accelerator.name)
+    share = chips // len(picked)
+    if ask.count not in (None, share):
+        raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid=f"{share}, or leave it out")
+    return tuple(_holder(p, share, accelerator) for p in picked)
+
+
+def _whole_share(ask: Ask, accelerator: Accelerator) -> None:
+    """A placeholder of a type that fixes its count means one node's share: 1."""
+    if ask.amount not in (None, 1):
+        valid = f"1 (one host's share: {accelerator.count} x {accelerator.resource})"
+        raise Denied("placeholder-quantity", where=ask.where, value=ask.amount, valid=valid)
+
+
+def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Holder, ...]:
+    if accelerator.count is not None:
+        _whole_share(ask, accelerator)
+        wanted = ask.count or accelerator.count
+    else:
+        wanted = _agreed(ask)
+    found = tuple(_holder(p, wanted or asked(p[0], p[2], accelerator.resource) or 1, accelerator) for p in picked)
+    total = sum(h.devices for h in found)
+    if accelerator.most is not None and total > accelerator.most:
+        where = f"{COUNT}" if ask.count else f"{len(found)} container(s)" if len(found) > 1 else "the container"
+        raise Denied(
+            "too-many-devices",
+            where=where,
+            value=total,
+            resource=accelerator.resource,
+            type=accelerator.name,
+            most=accelerator.most,
+        )
+    return found
+
+
+def _agreed(ask: Ask) -> int:
+    """The count of the annotation and of the placeholder, which must be one number; 0 where neither says it."""
+    if ask.count and ask.amount and ask.count != ask.amount:
+        valid = f"{ask.amount}, as the limit says, or leave it out"
+        raise Denied("count-conflict", value=ask.count, type=ask.where, valid=valid)
+    return ask.count or ask.amount or 0
+
+
+def _holder(place: Placed, want: int, accelerator: Accelerator) -> Holder:
+    within, index, container = place
+    existing = asked(within, container, accelerator.resource)
+    if existing not in (None, want):
+        raise Denied(
+            "devices-conflict",
+            where=f"{within} {quoted(container.name)}",
+            value=existing,
+            resource=accelerator.resource,
+            type=accelerator.name,
+            want=want,
+        )
+    return Holder(within, index, container, want)
+
+
+def two_hosts(ask: Ask, resource: str, spec: PodSpec | None) -> int | None:
+    """Chips per host that the template's own words point to, where a shape exists in two forms."""
+    amounts = [n for w, _, c in containers_of(spec) if w == "containers" and (n := asked(w, c, resource))]
+    return sum(amounts) if amounts else ask.count

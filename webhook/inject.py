@@ -1,0 +1,162 @@
+"""inject: one object's view in, edits and warnings out. Pure; knows neither HTTP nor admission.
+
+The webhook and `accel inject` share it, so that both say the same of the same object.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from webhook import annotations
+from webhook.annotations import INJECT, NONE, TYPE
+from webhook.kinds.workload import Setting, Target, Workload
+from webhook.messages import Denied, Warn
+from webhook.mutators import mutate
+from webhook.patch import Append, Edit, Put, Remove, as_was
+from webhook.pod import annotations_of, containers_of
+from webhook.resolution import Place, resolve
+
+LEFT_ALONE = {
+    "mirror-pod": "a mirror Pod is its kubelet's",
+    "daemonset-pod": "a DaemonSet's Pods are placed by their controller",
+    "windows-pod": "no accelerator is injected into Windows Pods",
+    "node-chosen": "spec.nodeName is set, so no scheduler will see it",
+}
+"""Skips that a user who wrote an annotation should hear of; other codes are silent."""
+
+
+class Injection(msgspec.Struct, frozen=True):
+    """What injection makes of one object."""
+
+    edits: tuple[Edit, ...] = ()
+    warnings: tuple[Warn, ...] = ()
+    types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
+    skipped: str = ""  # reason code, where the object was left alone
+
+
+def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
+    """The edits that give every pod template of `obj` what it asks for; raises `Denied`."""
+    levels = _own_levels(workload, obj)
+    code = workload.skipped(obj)
+    if code is not None:
+        warned = code in LEFT_ALONE and any(TYPE in level for level in levels)
+        return Injection(skipped=code, warnings=(Warn("skipped", {"why": LEFT_ALONE[code]}),) if warned else ())
+    _check_reach(workload, obj)
+    targets = [t for place in workload.places(obj) if (t := _target(place, setting)) is not None]
+    targets = list(workload.facts(obj, targets, setting))
+    found: list[Edit | Warn] = [*_notices(workload, obj)]
+    for target in targets:
+        found.extend(_within(target, mutate(target.place, target.resolution)))
+    found.extend(workload.findings(obj, targets, setting))
+    return Injection(
+        edits=tuple(f for f in found if not isinstance(f, Warn)),
+        warnings=tuple(f for f in found if isinstance(f, Warn)),
+        types=tuple(dict.fromkeys(t.resolution.accelerator.name for t in targets)),
+    )
+
+
+def _own_levels(workload: Workload, obj: Any) -> list[dict[str, str]]:
+    """Our annotations at every level of the object."""
+    metadata = [obj.metadata, *(level for place in workload.places(obj) for level in place.levels)]
+    return [annotations.own(annotations_of(m)) for m in metadata if m is not None]
+
+
+def _target(place: Place, setting: Setting) -> Target | None:
+    """What a template asked for and gets; None where it asked for nothing, or wants to be left alone."""
+    levels = _levels(place)
+    if _off(levels) is not None:
+        return None
+    try:
+        held = annotations.placeholders(list(containers_of(place.template.spec)))
+        asked = annotations.ask(levels, held)
+        if asked is None or asked.type.lower() == NONE:
+            return None
+        return Target(place, resolve(asked, place, setting.namespace, setting.site))
+    except Denied as denied:
+        raise denied.within(place.name) from None
+
+
+def _within(target: Target, found: Iterator[Edit | Warn]) -> Iterator[Edit | Warn]:
+    try:
+        yield from found
+    except Denied as denied:
+        raise denied.within(target.place.name) from None
+
+
+def _levels(place: Place) -> list[dict[str, str]]:
+    return [annotations.own(annotations_of(level)) for level in place.levels]
+
+
+def _off(levels: Sequence[dict[str, str]]) -> int | None:
+    """The level whose `accel.io/inject: "false"` is the nearest word on the matter; None where there is none."""
+    for index in range(len(levels) - 1, -1, -1):
+        if INJECT in levels[index]:
+            return index if annotations.switched_off(levels[index]) else None
+    return None
+
+
+def _check_reach(workload: Workload, obj: Any) -> None:
+    """A key on an object whose metadata its Pods never see would do nothing, silently."""
+    if workload.patched:
+        return
+    own = annotations.own(annotations_of(obj.metadata))
+    if annotations.switched_off(own):
+        return
+    for place in workload.places(obj):
+        below = {key for level in _levels(place) for key in level}
+        for key in annotations.COPIED:
+            if key in own and key not in below:
+                path = ".".join(str(s) for s in (*place.path, "metadata.annotations"))
+                raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
+
+
+def _notices(workload: Workload, obj: Any) -> Iterator[Warn]:
+    """What is worth saying of the annotations themselves, whatever they lead to."""
+    seen: set[tuple[str, str]] = set()
+    for place in workload.places(obj):
+        levels = _levels(place)
+        off = _off(levels)
+        if off is not None:
+            if off < len(levels) - 1 and _once(seen, "inject-false-not-pods", ""):
+                yield Warn("inject-false-not-pods")
+            continue
+        typed = any(TYPE in level for level in levels) or bool(
+            annotations.placeholders(list(containers_of(place.template.spec)))
+        )
+        for warn in annotations.strange(levels, typed):
+            if _once(seen, warn.code, str(warn.facts.get("key"))):
+                yield warn
+
+
+def _once(seen: set[tuple[str, str]], code: str, key: str) -> bool:
+    if (code, key) in seen:
+        return False
+    seen.add((code, key))
+    return True
+
+
+def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Injection:
+    """The same on UPDATE of a kind with immutable templates: with the stored values, and never denied.
+
+    `old` is the stored object as plain JSON values.
+    """
+    try:
+        fresh = inject(workload, obj, setting)
+    except Denied as denied:
+        first = denied.message.splitlines()[0]
+        return Injection(warnings=(Warn("update-not-understood", {"why": first}),))
+    edits = as_was(fresh.edits, old)
+    changed = _changed(fresh.edits, edits)
+    warnings = (*fresh.warnings, Warn("old-kept", {"what": changed})) if changed else fresh.warnings
+    return Injection(tuple(edits), warnings, fresh.types)
+
+
+def _changed(fresh: Sequence[Edit], kept: Sequence[Edit]) -> str:
+    """What the new object would have got and the stored one does not have; empty where that is nothing."""
+    stored = {(e.path, str(e.value)) for e in kept if isinstance(e, Put | Append)}
+    for edit in fresh:
+        if isinstance(edit, Remove) or (edit.path, str(edit.value)) in stored:
+            continue
+        return str(edit.path[-1])
+    return ""

@@ -1,0 +1,146 @@
+"""Kinds that are checked at admission and whose Pods or Jobs are injected: Deployment, ReplicaSet, StatefulSet, CronJob.
+
+Patching a Deployment's ReplicaSet makes the Deployment create ReplicaSets without end, so these are patched
+only offline, where no Pod admission follows. Pure.
+"""
+
+from collections.abc import Callable, Iterator
+
+from webhook.kinds.job import JobSpec, hosts_hint, indexed_edits
+from webhook.kinds.workload import Findings, Setting, Targets, Workload
+from webhook.messages import Denied, Warn
+from webhook.pod import NO_METADATA, Metadata, Template, View, controller_of
+from webhook.resolution import Place
+
+
+class AppSpec(View, frozen=True, gc=False):
+    replicas: int | None = None
+    podManagementPolicy: str | None = None
+    template: Template | None = None
+
+
+class App(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: AppSpec | None = None
+
+
+class JobTemplate(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: JobSpec | None = None
+
+
+class CronJobSpec(View, frozen=True, gc=False):
+    jobTemplate: JobTemplate | None = None
+
+
+NO_CRON_SPEC = CronJobSpec()
+
+
+class CronJob(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: CronJobSpec | None = None
+
+
+def places(app: App) -> Iterator[Place]:
+    """spec.template. The object's own metadata is no level: nothing carries it to the Pods."""
+    if app.spec is not None and app.spec.template is not None:
+        template = app.spec.template
+        yield Place(("spec", "template"), template, (template.metadata or NO_METADATA,))
+
+
+def cron_places(cron: CronJob) -> Iterator[Place]:
+    """spec.jobTemplate.spec.template."""
+    job = (cron.spec or NO_CRON_SPEC).jobTemplate
+    if job is not None and job.spec is not None and job.spec.template is not None:
+        template = job.spec.template
+        yield Place(
+            path=("spec", "jobTemplate", "spec", "template"),
+            template=template,
+            levels=(job.metadata or NO_METADATA, template.metadata or NO_METADATA),
+            hosts_hint=hosts_hint(job.spec),
+        )
+
+
+def skipped(app: App) -> str | None:
+    """What another object controls was checked there, or its Pods will be injected."""
+    return None if controller_of(app.metadata) is None else "owned"
+
+
+def no_index(kind: str) -> Callable[[App, Targets, Setting], Findings]:
+    """The findings of a kind whose Pods have no index."""
+
+    def findings(_app: App, targets: Targets, _setting: Setting) -> Findings:
+        """Hosts of a slice need an index that survives a restart."""
+        for target in targets:
+            hardware = target.resolution.accelerator
+            if hardware.hosts > 1:
+                where = target.resolution.ask.where
+                raise Denied("no-stable-index", where=where, value=hardware.name, hosts=hardware.hosts, kind=kind)
+        return ()
+
+    return findings
+
+
+def ordered(app: App, targets: Targets, _setting: Setting) -> Findings:
+    """A StatefulSet has an index; whole slices of Pods that start together are the user's to see to."""
+    for target in targets:
+        hardware = target.resolution.accelerator
+        if hardware.hosts == 1 or app.spec is None:
+            continue
+        replicas = 1 if app.spec.replicas is None else app.spec.replicas
+        if replicas % hardware.hosts:
+            yield Warn("replicas-not-slices", {"replicas": replicas, "type": hardware.name, "hosts": hardware.hosts})
+        if app.spec.podManagementPolicy != "Parallel":
+            yield Warn("not-parallel", {"type": hardware.name})
+
+
+def cron_findings(cron: CronJob, targets: Targets, _setting: Setting) -> Findings:
+    """The Job's own fields, as the Job will get them at its admission."""
+    job = (cron.spec or NO_CRON_SPEC).jobTemplate
+    for target in targets:
+        if target.resolution.multi_host and job is not None:
+            path = ("spec", "jobTemplate", "spec")
+            yield from indexed_edits(target.resolution, job.spec, path, defaulted=True)
+            if not target.place.spec.subdomain:
+                yield Warn("no-subdomain", {"type": target.resolution.accelerator.name})
+
+
+DEPLOYMENT = Workload(
+    group="apps",
+    kind="Deployment",
+    plural="deployments",
+    view=App,
+    places=places,
+    skipped=skipped,
+    findings=no_index("Deployment"),
+    patched=False,
+)
+REPLICASET = Workload(
+    group="apps",
+    kind="ReplicaSet",
+    plural="replicasets",
+    view=App,
+    places=places,
+    skipped=skipped,
+    findings=no_index("ReplicaSet"),
+    patched=False,
+)
+STATEFULSET = Workload(
+    group="apps",
+    kind="StatefulSet",
+    plural="statefulsets",
+    view=App,
+    places=places,
+    skipped=skipped,
+    findings=ordered,
+    patched=False,
+)
+CRONJOB = Workload(
+    group="batch",
+    kind="CronJob",
+    plural="cronjobs",
+    view=CronJob,
+    places=cron_places,
+    findings=cron_findings,
+    patched=False,
+)

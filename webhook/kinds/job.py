@@ -1,0 +1,143 @@
+"""batch/v1 Job, and what a Job template of any kind needs for a slice of several hosts. Pure."""
+
+from collections.abc import Iterator
+
+from webhook import scheduling, slices
+from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
+from webhook.messages import Denied, Warn
+from webhook.patch import Edit, Path, Put
+from webhook.pod import (
+    NO_METADATA,
+    Metadata,
+    Template,
+    View,
+    annotations_of,
+    controller_of,
+)
+from webhook.resolution import Place, Resolution, Worker
+
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
+"""Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""
+
+
+class JobSpec(View, frozen=True, gc=False):
+    parallelism: int | None = None
+    completions: int | None = None
+    completionMode: str | None = None
+    template: Template | None = None
+
+
+class Job(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: JobSpec | None = None
+
+
+def hosts_hint(spec: JobSpec | None) -> int | None:
+    """The number of Pods that the user wrote, where it is more than the API's default."""
+    number = spec and (spec.parallelism or spec.completions)
+    return number if number and number > 1 else None
+
+
+def places(job: Job) -> list[Place]:
+    """spec.template."""
+    if job.spec is None or job.spec.template is None:
+        return []
+    template = job.spec.template
+    levels = (job.metadata or NO_METADATA, template.metadata or NO_METADATA)
+    return [Place(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
+
+
+def skipped(job: Job) -> str | None:
+    """A Job that another object makes was injected there, or its Pods will be."""
+    owner = controller_of(job.metadata)
+    if owner is None or (owner.kind == "CronJob" and owner.apiVersion.startswith("batch/")):
+        return None
+    return "owned" if owner.kind in KNOWN_OWNERS else "foreign-owner"
+
+
+KNOWN_OWNERS = frozenset({"JobSet", "CronJob"})
+
+
+def facts(job: Job, targets: Targets, _setting: Setting) -> Targets:
+    """The hosts of a slice find each other through the headless Service that `subdomain` names."""
+    return [_facts(job, target) for target in targets]
+
+
+def _facts(job: Job, target: Target) -> Target:
+    subdomain = target.place.spec.subdomain or None
+    resolution = slices.with_worker(target.place, target.resolution, Worker(subdomain, indexed=True))
+    if resolution.worker is not None and resolution.multi_host and subdomain is None:
+        name = (job.metadata and (job.metadata.name or job.metadata.generateName)) or ""
+        hardware = resolution.accelerator
+        raise Denied("needs-service", value=name, type=hardware.name, hosts=hardware.hosts)
+    return Target(target.place, resolution)
+
+
+def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defaulted: bool) -> Iterator[Edit]:
+    """parallelism = completions = hosts, Indexed; another number is denied.
+
+    `defaulted`: the API server fills parallelism 1, completions 1 and NonIndexed in, so those count as unset.
+    Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/batch/v1/defaults.go
+    """
+    spec = spec or JobSpec()
+    hardware = resolution.accelerator
+    for field in ("parallelism", "completions"):
+        number = getattr(spec, field)
+        if number == hardware.hosts:
+            continue
+        if number is not None and not (defaulted and number == 1):
+            where = _dotted((*path, field))
+            raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
+        yield Put((*path, field), hardware.hosts)
+    mode = spec.completionMode
+    if mode == "Indexed":
+        return
+    if mode is not None and not (defaulted and mode == "NonIndexed"):
+        where = _dotted((*path, "completionMode"))
+        raise Denied("not-indexed", where=where, value=mode, type=hardware.name, hosts=hardware.hosts)
+    yield Put((*path, "completionMode"), "Indexed")
+
+
+def _dotted(path: Path) -> str:
+    return "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in path).removeprefix(".")
+
+
+def findings(job: Job, targets: Targets, _setting: Setting) -> Findings:
+    """The Job's own fields, for a slice of several hosts."""
+    for target in targets:
+        if target.resolution.multi_host:
+            yield from _multi_host(job, target)
+
+
+def _multi_host(job: Job, target: Target) -> Findings:
+    resolution, hardware = target.resolution, target.resolution.accelerator
+    minimum = annotations_of(job.metadata).get(MIN_PARALLELISM)
+    if minimum is not None:
+        where = f"metadata.annotations {MIN_PARALLELISM}"
+        raise Denied("job-shrinks", where=where, value=minimum, type=hardware.name, hosts=hardware.hosts)
+    yield from indexed_edits(resolution, job.spec, ("spec",), defaulted=True)
+    if not target.place.spec.subdomain:
+        yield Warn("no-subdomain", {"type": hardware.name})
+    if resolution.scheduling.volcano:
+        yield from min_member(job.metadata, ("metadata",), hardware.hosts)
+
+
+def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Edit]:
+    """Volcano makes one PodGroup per Job; this makes it a gang. Unless the Pods have a group already."""
+    if annotations_of(metadata).get(scheduling.MIN_MEMBER) is None:
+        yield Put((*path, "annotations", scheduling.MIN_MEMBER), str(hosts))
+
+
+JOB = Workload(
+    group="batch",
+    kind="Job",
+    plural="jobs",
+    view=Job,
+    places=places,
+    skipped=skipped,
+    facts=facts,
+    findings=findings,
+    reapply="immutable",
+)
+
+__all__ = ["JOB", "Job", "JobSpec", "hosts_hint", "indexed_edits", "min_member"]

@@ -1,0 +1,287 @@
+"""JobSet: replicated Jobs whose TPU members form slices of one job. Pure.
+
+A domain is the TPU replicated jobs of one groupName. JobSet counts Jobs for us: its Pods carry annotations with
+the number of Jobs in the set, in the group and in the replicated job, and each Job's index in all three.
+Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/jobset_controller.go
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from webhook import slices
+from webhook.kinds.job import JobSpec, hosts_hint, indexed_edits, min_member
+from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
+from webhook.messages import Denied, quoted
+from webhook.mutators import JOBSET_NAME
+from webhook.patch import Edit, Put
+from webhook.pod import NO_METADATA, Metadata, View, annotations_of
+from webhook.resolution import Place, Slices, Worker, own_topology
+from webhook.slices import annotation
+
+DEFAULT_GROUP = "default"
+OUR_GROUP = "accel-tpu"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
+NODE_POOL = "cloud.google.com/gke-nodepool"
+KUEUE_TOPOLOGY = (
+    "kueue.x-k8s.io/podset-required-topology",
+    "kueue.x-k8s.io/podset-preferred-topology",
+    "kueue.x-k8s.io/podset-unconstrained-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology",
+)
+"""Source: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
+
+
+class JobTemplate(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: JobSpec | None = None
+
+
+class DependsOn(View, frozen=True, gc=False):
+    name: str = ""
+    status: str = ""
+
+
+class ReplicatedJob(View, frozen=True, gc=False):
+    name: str = ""
+    groupName: str | None = None
+    replicas: int | None = None
+    template: JobTemplate | None = None
+    dependsOn: list[DependsOn] | None = None
+
+    @property
+    def group(self) -> str:
+        return self.groupName or DEFAULT_GROUP
+
+    @property
+    def jobs(self) -> int:
+        """How many Jobs it makes: one, unless said otherwise."""
+        return 1 if self.replicas is None else self.replicas
+
+
+class Network(View, frozen=True, gc=False):
+    enableDNSHostnames: bool | None = None
+    subdomain: str | None = None
+
+
+class Coordinator(View, frozen=True, gc=False):
+    replicatedJob: str = ""
+    jobIndex: int | None = None
+    podIndex: int | None = None
+
+
+class JobSetSpec(View, frozen=True, gc=False):
+    replicatedJobs: list[ReplicatedJob] | None = None
+    network: Network | None = None
+    coordinator: Coordinator | None = None
+
+
+NO_SPEC = JobSetSpec()
+NO_TEMPLATE = JobTemplate()
+NO_NETWORK = Network()
+
+
+class JobSet(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: JobSetSpec | None = None
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A replicated job whose Jobs are slices."""
+
+    index: int
+    job: ReplicatedJob
+    target: Target
+
+
+def replicated_jobs(jobset: JobSet) -> Sequence[ReplicatedJob]:
+    return (jobset.spec or NO_SPEC).replicatedJobs or ()
+
+
+def places(jobset: JobSet) -> Iterator[Place]:
+    """The pod template of each replicated job."""
+    outermost = jobset.metadata or NO_METADATA
+    for index, job in enumerate(replicated_jobs(jobset)):
+        made = job.template or NO_TEMPLATE
+        if made.spec is None or made.spec.template is None:
+            continue
+        template = made.spec.template
+        yield Place(
+            path=("spec", "replicatedJobs", index, "template", "spec", "template"),
+            template=template,
+            levels=(outermost, made.metadata or NO_METADATA, template.metadata or NO_METADATA),
+            name=f"replicatedJob {quoted(job.name)}",
+            hosts_hint=hosts_hint(made.spec),
+        )
+
+
+def facts(jobset: JobSet, targets: Targets, _setting: Setting) -> Targets:
+    """Each target with its slices, where its domain has more than one, and its worker names."""
+    _check_hostnames(jobset, targets)
+    members = _members(jobset, targets)
+    counted: dict[int, Slices] = {}
+    for group in dict.fromkeys(m.job.group for m in members):
+        domain = [m for m in members if m.job.group == group]
+        if sum(m.job.jobs for m in domain) > 1:
+            _check_domain(domain)
+            found = _count(jobset, domain)
+            counted.update((id(m.target), found) for m in domain)
+    return [_facts(jobset, target, counted.get(id(target))) for target in targets]
+
+
+def _facts(jobset: JobSet, target: Target, found: Slices | None) -> Target:
+    worker = Worker(_subdomain(jobset), indexed=True)
+    resolution = slices.with_worker(target.place, target.resolution, worker)
+    return Target(target.place, msgspec.structs.replace(resolution, slices=found))
+
+
+def _check_hostnames(jobset: JobSet, targets: Targets) -> None:
+    if _network(jobset).enableDNSHostnames is not False:
+        return
+    for target in targets:
+        if target.resolution.multi_host:
+            raise Denied("no-hostnames", value=target.resolution.accelerator.name)
+
+
+def _job_of(jobset: JobSet, target: Target) -> tuple[int, ReplicatedJob]:
+    index = target.place.path[2]
+    assert isinstance(index, int)
+    return index, replicated_jobs(jobset)[index]
+
+
+def _members(jobset: JobSet, targets: Targets) -> list[Member]:
+    return [Member(*_job_of(jobset, t), t) for t in targets if slices.eligible(t.resolution)]
+
+
+def _check_domain(domain: Sequence[Member]) -> None:
+    """One job's slices are alike, and run at the same time.
+
+    Source: https://cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice
+    """
+    first, *others = domain
+    names = {m.job.name for m in domain}
+    for member in others:
+        if member.target.resolution.accelerator != first.target.resolution.accelerator:
+            raise Denied(
+                "mixed-slices",
+                where=member.target.place.name,
+                value=_described(member),
+                other=f"{quoted(_described(first))} ({first.target.place.name})",
+            )
+    for member in domain:
+        for dependency in member.job.dependsOn or ():
+            if dependency.name in names and dependency.status == "Complete":
+                raise Denied("depends-on-slice", where=member.target.place.name, value=dependency.name)
+
+
+def _described(member: Member) -> str:
+    hardware = member.target.resolution.accelerator
+    return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
+
+
+def _count(jobset: JobSet, domain: Sequence[Member]) -> Slices:
+    """The narrowest count that JobSet keeps of exactly this domain's Jobs."""
+    if len(domain) == len(replicated_jobs(jobset)):
+        return _slices(jobset, domain, "global-replicas", "job-global-index")
+    if len(domain) == 1:
+        return _slices(jobset, domain, "replicatedjob-replicas", "job-index")
+    if regrouped(jobset, domain) is not None:
+        return _slices(jobset, domain, "group-replicas", "job-group-index")
+    first = domain[0]
+    raise Denied("uncountable-slices", where=first.target.place.name, value=first.job.group)
+
+
+def regrouped(jobset: JobSet, domain: Sequence[Member]) -> str | None:
+    """The groupName under which all Jobs are this domain's: their own, or ours to be set; None where there is none."""
+    group = domain[0].job.group
+    theirs = [job for job in replicated_jobs(jobset) if job.group == group]
+    if len(theirs) == len(domain):
+        return group
+    taken = any(job.group == OUR_GROUP for job in replicated_jobs(jobset))
+    return OUR_GROUP if group == DEFAULT_GROUP and not taken else None
+
+
+def _slices(jobset: JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
+    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name."""
+    first, counts = domain[0].job, (annotation(number), annotation(index))
+    own = (jobset.spec or NO_SPEC).coordinator
+    if own is not None and own.replicatedJob == first.name and not own.jobIndex and not own.podIndex:
+        return Slices(*counts, coordinator_path=annotation("coordinator"))
+    return Slices(*counts, coordinator=f"{_name(jobset)}-{first.name}-0-0.{_subdomain(jobset)}")
+
+
+def _name(jobset: JobSet) -> str:
+    """The name, or with generateName the variable that will hold it: admission comes before the name is made."""
+    return (jobset.metadata and jobset.metadata.name) or f"$({JOBSET_NAME})"
+
+
+def _subdomain(jobset: JobSet) -> str:
+    return _network(jobset).subdomain or _name(jobset)
+
+
+def _network(jobset: JobSet) -> Network:
+    return (jobset.spec or NO_SPEC).network or NO_NETWORK
+
+
+def findings(jobset: JobSet, targets: Targets, setting: Setting) -> Findings:
+    """Job fields, groups and exclusive placement."""
+    yield from _groups(jobset, targets)
+    for target in targets:
+        if target.resolution.multi_host:
+            index, job = _job_of(jobset, target)
+            path = ("spec", "replicatedJobs", index, "template")
+            spec = (job.template or NO_TEMPLATE).spec
+            yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
+            yield from _placement(jobset, job, target, setting)
+
+
+def _groups(jobset: JobSet, targets: Targets) -> Iterator[Edit]:
+    members = _members(jobset, targets)
+    for group in dict.fromkeys(m.job.group for m in members):
+        domain = [m for m in members if m.job.group == group]
+        counted_by_group = 1 < len(domain) < len(replicated_jobs(jobset))
+        name = regrouped(jobset, domain)
+        if counted_by_group and name is not None and sum(m.job.jobs for m in domain) > 1:
+            for member in domain:
+                if member.job.group != name:
+                    yield Put(("spec", "replicatedJobs", member.index, "groupName"), name)
+
+
+def _placement(jobset: JobSet, job: ReplicatedJob, target: Target, setting: Setting) -> Iterator[Edit]:
+    """One slice, one node pool (JobSet's exclusive placement), or one Volcano gang per Job: never both,
+    since the gang waits for all Pods and exclusive placement holds followers back until the leader is placed.
+    """
+    index, _ = _job_of(jobset, target)
+    path = ("spec", "replicatedJobs", index, "template", "metadata")
+    own = (job.template or NO_TEMPLATE).metadata
+    exclusive = any(annotations_of(m).get(EXCLUSIVE) for m in (jobset.metadata, own))
+    if target.resolution.scheduling.volcano:
+        if not exclusive:
+            yield from min_member(own, path, target.resolution.accelerator.hosts)
+        return
+    if exclusive or not setting.site.config.exclusive_placement or setting.site.config.platform != "gke":
+        return
+    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target.place):
+        yield Put((*path, "annotations", EXCLUSIVE), NODE_POOL)
+
+
+def _placement_chosen(jobset: JobSet, own: Metadata | None, place: Place) -> bool:
+    """Whether the user already said where slices go."""
+    if own_topology(place) or NODE_POOL in (place.spec.nodeSelector or {}):
+        return True
+    everywhere = [annotations_of(m) for m in (jobset.metadata, own, place.template.metadata)]
+    return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))
+
+
+JOBSET = Workload(
+    group="jobset.x-k8s.io",
+    kind="JobSet",
+    plural="jobsets",
+    versions=("v1alpha2",),
+    view=JobSet,
+    places=places,
+    facts=facts,
+    findings=findings,
+    reapply="immutable",
+)

@@ -1,0 +1,86 @@
+"""Pods: their own template, and what they tell of the workload that made them. Pure."""
+
+import msgspec
+
+from webhook import slices
+from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
+from webhook.messages import Warn
+from webhook.pod import NO_METADATA, Metadata, Template, annotations_of, controller_of, labels_of
+from webhook.resolution import Place, Resolution
+
+MIRROR = "kubernetes.io/config.mirror"
+OS_LABEL = "kubernetes.io/os"
+LWS_LABEL = "leaderworkerset.sigs.k8s.io/name"
+RAY_LABEL = "ray.io/cluster"
+
+_SCHEDULING_OWNERS = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")}
+
+
+def places(pod: Template) -> list[Place]:
+    """The Pod itself."""
+    metadata = pod.metadata or NO_METADATA
+    labels = labels_of(metadata)
+    place = Place(
+        path=(),
+        template=pod,
+        levels=(metadata,),
+        owned_scheduling=_owned_scheduling(metadata),
+        worker_env=not (labels.get(LWS_LABEL) or labels.get(RAY_LABEL)),
+    )
+    return [place]
+
+
+def _owned_scheduling(metadata: Metadata) -> bool:
+    """A workload's scheduler was decided when the workload came: a Pod must not differ from its siblings."""
+    owner = controller_of(metadata)
+    if owner is None:
+        return False
+    if owner.kind == "StatefulSet" and labels_of(metadata).get(LWS_LABEL):
+        return True
+    return (owner.apiVersion, owner.kind) in _SCHEDULING_OWNERS
+
+
+def skipped(pod: Template) -> str | None:
+    """Pods that no scheduler places, or that no accelerator driver serves."""
+    owner, spec = controller_of(pod.metadata), pod.spec
+    if annotations_of(pod.metadata).get(MIRROR):
+        return "mirror-pod"
+    if owner is not None and owner.kind == "DaemonSet":
+        return "daemonset-pod"
+    if spec is None:
+        return None
+    if (spec.os is not None and spec.os.name == "windows") or (spec.nodeSelector or {}).get(OS_LABEL) == "windows":
+        return "windows-pod"
+    return "node-chosen" if spec.nodeName else None
+
+
+def facts(pod: Template, targets: Targets, _setting: Setting) -> Targets:
+    """What the Pod of a Job or JobSet can be told, whether or not its workload was seen by us."""
+    return [Target(t.place, _facts(pod, t)) for t in targets]
+
+
+def _facts(pod: Template, target: Target) -> Resolution:
+    resolution = slices.with_worker(target.place, target.resolution, slices.worker_of_pod(pod))
+    return msgspec.structs.replace(resolution, slices=slices.of_pod(pod, resolution))
+
+
+def findings(pod: Template, targets: Targets, _setting: Setting) -> Findings:
+    """A Pod of a multi-host type that nobody manages is one host, and nobody makes the others."""
+    if controller_of(pod.metadata) is not None:
+        return
+    for target in targets:
+        hardware = target.resolution.accelerator
+        if hardware.hosts > 1:
+            yield Warn("one-of-hosts", {"type": hardware.name, "hosts": hardware.hosts})
+
+
+POD = Workload(
+    group="",
+    kind="Pod",
+    plural="pods",
+    view=Template,
+    places=places,
+    skipped=skipped,
+    facts=facts,
+    findings=findings,
+)

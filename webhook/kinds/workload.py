@@ -1,0 +1,72 @@
+"""What a kind of workload is to us: where it keeps its pod templates, and which rules come with them. Pure.
+
+A kind is one module with a view, and one `Workload` value in `workloads.WORKLOADS`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from webhook.messages import Warn
+from webhook.patch import Edit
+from webhook.resolution import Place, Resolution
+from webhook.site import Site
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A pod template that asked, and what it gets."""
+
+    place: Place
+    resolution: Resolution
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """Where and how an object is looked at."""
+
+    namespace: str  # the request's: an object's own can be empty
+    site: Site
+    offline: bool = False  # no Pod admission follows: everything must be in the manifest
+
+
+Targets = Sequence[Target]
+Findings = Iterable[Edit | Warn]
+
+
+def _no_findings(_obj: Any, _targets: Targets, _setting: Setting) -> Findings:
+    return ()
+
+
+def _unchanged(_obj: Any, targets: Targets, _setting: Setting) -> Targets:
+    return targets
+
+
+def _never(_obj: Any) -> str | None:
+    return None
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """One kind. `places`, `facts`, `findings` and `skipped` get the object's view.
+
+    * `places`: its pod templates, in order.
+    * `skipped`: the reason code why the object is left alone as a whole, or None.
+    * `facts`: the targets with what only the whole object knows (slices, worker names); may deny.
+    * `findings`: edits and warnings outside the templates.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    view: type[Any]
+    places: Callable[[Any], Iterable[Place]]
+    skipped: Callable[[Any], str | None] = _never
+    facts: Callable[[Any, Targets, Setting], Targets] = _unchanged
+    findings: Callable[[Any, Targets, Setting], Findings] = _no_findings
+    versions: tuple[str, ...] = ("v1",)
+    patched: bool = True  # False: only checked at admission, its Pods are injected
+    reapply: str = ""  # on UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type
+
+    @property
+    def name(self) -> str:
+        """Lower-case kind, for metrics and messages."""
+        return self.kind.lower()

@@ -1,0 +1,346 @@
+"""What injection makes true of a pod template: one plain function per concern, in one tuple. Pure.
+
+Each sees the original template, never another's edits. A function yields edits and warnings; where a user's
+own value stands in the way it raises `Denied`. None of them writes what is already there.
+"""
+
+from collections.abc import Callable, Iterator
+
+from webhook import annotations, scheduling, topology
+from webhook.devices import Holder, asked_amounts
+from webhook.messages import Denied, Warn, quoted
+from webhook.patch import Append, Edit, Path, Put, Remove
+from webhook.pod import Toleration, annotations_of, containers_of
+from webhook.resolution import Place, Resolution, own_topology
+
+Mutator = Callable[[Place, Resolution], Iterator[Edit | Warn]]
+
+TPU_TOPOLOGY = "cloud.google.com/gke-tpu-topology"
+JOBSET_NAME = "ACCEL_JOBSET_NAME"
+JOBSET_NAME_PATH = "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"
+JOB_NAME = "ACCEL_JOB_NAME"
+MEGASCALE = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
+SHM_VOLUME = "accel-shm"
+SHM = "/dev/shm"  # noqa: S108 (a mount point in the container, not a file of ours)
+COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+"""Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode"""
+
+Env = dict[str, object]
+
+
+def container_path(place: Place, holder: Holder) -> Path:
+    """Where a holder stands in the object."""
+    return place.at("spec", holder.within, holder.index)
+
+
+def resources(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """requests = limits = the devices, as a string; amounts that are there already were found equal before."""
+    if resolution.ask.mode == "host":
+        yield from _no_resources(resolution)
+        return
+    resource = resolution.accelerator.resource
+    for holder in resolution.holders:
+        there = {part for part, _ in asked_amounts(holder.container, resource)}
+        for part in ("limits", "requests"):
+            if part not in there:
+                path = (*container_path(place, holder), "resources", part, resource)
+                yield Put(path, str(holder.devices))
+    yield from _extras(place, resolution)
+
+
+def _no_resources(resolution: Resolution) -> Iterator[Edit | Warn]:
+    """Mode host gives whole nodes by path; a device resource beside it would count the devices twice."""
+    resource = resolution.accelerator.resource
+    for holder in resolution.holders:
+        for part, _ in asked_amounts(holder.container, resource):
+            where = f"container {quoted(holder.container.name)}: resources.{part}"
+            raise Denied("host-mode-devices", where=where, value=resource)
+    return
+    yield
+
+
+def _extras(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """What comes with the whole instance (EFA devices), for the first holder; not with a part of it."""
+    if resolution.accelerator.count != sum(h.devices for h in resolution.holders):
+        return
+    holder = resolution.holders[0]
+    for resource, amount in resolution.accelerator.extras:
+        if not any(list(asked_amounts(c, resource)) for _, _, c in containers_of(place.template.spec)):
+            for part in ("limits", "requests"):
+                yield Put((*container_path(place, holder), "resources", part, resource), str(amount))
+
+
+def placeholders(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """The `accel.io/` limits go, and with them the toleration that ExtendedResourceToleration made of them.
+
+    Source: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#extendedresourcetoleration
+    """
+    gone = dict.fromkeys(resource for _, resource in resolution.ask.placeholders)
+    if not gone:
+        return
+    for within, index, container in containers_of(place.template.spec):
+        for resource in gone:
+            for part, _ in asked_amounts(container, resource):
+                yield Remove(place.at("spec", within, index, "resources", part, resource))
+    for index, toleration in enumerate(place.spec.tolerations or ()):
+        if toleration is not None and toleration.key in gone:
+            yield Remove(place.at("spec", "tolerations", index))
+
+
+def node_selector(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """The labels of the nodes that have the accelerator; several acceptable values become a node affinity."""
+    have = place.spec.nodeSelector or {}
+    for label, values in resolution.accelerator.selector:
+        if label == TPU_TOPOLOGY and own_topology(place):
+            continue
+        value = have.get(label)
+        if value in values:
+            continue
+        if value is not None:
+            raise _selector_conflict(label, value, f"{annotations.TYPE} {resolution.accelerator.name}", values)
+        if len(values) == 1:
+            yield Put(place.at("spec", "nodeSelector", label), values[0])
+        else:
+            yield from _node_affinity(place, label, values)
+
+
+def _selector_conflict(label: str, value: str, source: str, values: tuple[str, ...]) -> Denied:
+    want = " or ".join(quoted(v) for v in values)
+    return Denied("selector-conflict", where=f"nodeSelector {label}", value=value, source=source, want=want)
+
+
+def _node_affinity(place: Place, label: str, values: tuple[str, ...]) -> Iterator[Edit | Warn]:
+    """`In` is added to each of the user's required terms, since terms are alternatives.
+
+    Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
+    """
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    expression = {"key": label, "operator": "In", "values": list(values)}
+    path = place.at("spec", "affinity", "nodeAffinity", required, "nodeSelectorTerms")
+    node_affinity = place.spec.affinity and place.spec.affinity.nodeAffinity
+    terms = node_affinity and node_affinity.requiredDuringSchedulingIgnoredDuringExecution
+    if not terms or not terms.nodeSelectorTerms:
+        yield Append(path, {"matchExpressions": [expression]}, key=("matchExpressions",))
+        return
+    for index, term in enumerate(terms.nodeSelectorTerms):
+        if not term.matchExpressions and not term.matchFields:
+            continue  # an empty term matches no node; with our expression it would match some
+        narrowed = any(
+            e.key == label and e.operator == "In" and set(e.values or ()) <= set(values)
+            for e in term.matchExpressions or ()
+        )
+        if not narrowed:
+            yield Append((*path, index, "matchExpressions"), expression, key=("key", "operator"))
+
+
+def tolerations(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """Tolerations of the accelerator's taints, where the user has none of that key or of every key."""
+    have = [t for t in place.spec.tolerations or () if t is not None]
+    if any(_tolerates_all(t) for t in have):
+        return
+    keys = {t.key for t in have}
+    for key in resolution.accelerator.tolerations:
+        if key not in keys:
+            yield Append(place.at("spec", "tolerations"), {"key": key, "operator": "Exists"}, key=("key",))
+
+
+def _tolerates_all(toleration: Toleration) -> bool:
+    return not toleration.key and toleration.operator == "Exists"
+
+
+def accelerator_annotations(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """Annotations that the hardware itself needs (the legacy TPU Node's software version)."""
+    have = place.annotations
+    for key, value in resolution.accelerator.annotations:
+        if have.get(key) is None:
+            yield Put(place.at("metadata", "annotations", key), value)
+
+
+def environment(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """MEGASCALE_* and, where the site says so, TPU_*; a variable that is there in any form is the user's."""
+    for number, holder in enumerate(resolution.holders):
+        have = {e.name for e in holder.container.env or () if e is not None}
+        ours = [*_megascale(resolution, have), *_tpu(resolution, holder, number, have)]
+        missing = {str(e["name"]): e for e in ours if e["name"] not in have}
+        if missing:
+            before = _first_user_of(holder, set(missing))
+            path = (*container_path(place, holder), "env")
+            for variable in missing.values():
+                yield Append(path, variable, key=("name",), before=before)
+
+
+def _first_user_of(holder: Holder, names: set[str]) -> int | None:
+    """The index of the first variable that uses one of `names` as $(NAME): ours must stand before it.
+
+    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+    """
+    for index, variable in enumerate(holder.container.env or ()):
+        if variable is not None and any(f"$({name})" in (variable.value or "") for name in names):
+            return index
+    return None
+
+
+def _value(name: str, value: str) -> Env:
+    return {"name": name, "value": value}
+
+
+def _field(name: str, path: str) -> Env:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _megascale(resolution: Resolution, have: set[str]) -> Iterator[Env]:
+    """All three or none: JAX fails on a coordinator without the other two.
+
+    Source: https://github.com/jax-ml/jax/blob/main/jax/_src/clusters/cloud_tpu_cluster.py
+    """
+    slices = resolution.slices
+    if slices is None or not have.isdisjoint(MEGASCALE):
+        return
+    number, index, coordinator = MEGASCALE
+    if JOBSET_NAME in slices.coordinator:
+        yield _field(JOBSET_NAME, JOBSET_NAME_PATH)
+    yield _field(number, slices.number)
+    yield _field(index, slices.index)
+    if slices.coordinator_path:
+        yield _field(coordinator, slices.coordinator_path)
+    else:
+        yield _value(coordinator, slices.coordinator)
+
+
+def _tpu(resolution: Resolution, holder: Holder, number: int, have: set[str]) -> Iterator[Env]:
+    """The variables that GKE's device plugin and webhook would set, for clusters without them.
+
+    Names and values: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go, InitEnvs)
+    """
+    shape = resolution.accelerator.slice
+    if shape is None or resolution.worker is None:
+        return
+    yield from _worker(resolution, have)
+    yield _value("TPU_ACCELERATOR_TYPE", shape.accelerator_type)
+    yield _value("TPU_TOPOLOGY", shape.topology)
+    host, chips = _bounds(resolution, holder)
+    yield _value("TPU_HOST_BOUNDS", host)
+    yield _value("TPU_CHIPS_PER_HOST_BOUNDS", chips)
+    yield _value("TPU_TOPOLOGY_WRAP", shape.wrap)
+    yield _value("TPU_SKIP_MDS_QUERY", "true")
+    share = len(shape.ports) // len(resolution.holders)
+    ports = shape.ports[number * share : (number + 1) * share]
+    yield _value("TPU_RUNTIME_METRICS_PORTS", ",".join(map(str, ports)))
+
+
+def _bounds(resolution: Resolution, holder: Holder) -> tuple[str, str]:
+    """(host bounds, chips per host bounds) as this container sees them: they follow the chips that it asks for."""
+    shape = resolution.accelerator.slice
+    assert shape is not None
+    chips, form = topology.HOST_BOUNDS.get(holder.devices), topology.parse(shape.topology)
+    if holder.devices == shape.chips_per_host or chips is None or form is None:
+        return shape.host_bounds, shape.chips_per_host_bounds
+    hosts = topology.host_bounds(form, holder.devices)
+    return topology.bounds(hosts or form), topology.bounds(chips)
+
+
+def _worker(resolution: Resolution, have: set[str]) -> Iterator[Env]:
+    worker, hosts = resolution.worker, resolution.accelerator.hosts
+    if worker is None or len(resolution.holders) > 1:
+        return  # a divided host is several processes: their ids are the launcher's to give
+    if hosts == 1:
+        yield _value("TPU_WORKER_ID", "0")
+        yield _value("TPU_WORKER_HOSTNAMES", "localhost")
+        return
+    if not worker.indexed or worker.subdomain is None:
+        return
+    yield _field("TPU_WORKER_ID", COMPLETION_INDEX)
+    if "TPU_WORKER_HOSTNAMES" not in have:
+        yield _field(JOB_NAME, "metadata.labels['batch.kubernetes.io/job-name']")
+        if JOBSET_NAME in worker.subdomain:
+            yield _field(JOBSET_NAME, JOBSET_NAME_PATH)
+    names = ",".join(f"$({JOB_NAME})-{i}.{worker.subdomain}" for i in range(hosts))
+    yield _value("TPU_WORKER_HOSTNAMES", names)
+
+
+def network(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """Hosts of a slice find each other by name, which the host's own DNS does not know.
+
+    Source: https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy
+    """
+    spec = place.spec
+    if (
+        resolution.multi_host
+        and resolution.accelerator.slice is not None
+        and spec.hostNetwork
+        and spec.dnsPolicy in (None, "", "ClusterFirst")
+    ):
+        yield Put(place.at("spec", "dnsPolicy"), "ClusterFirstWithHostNet")
+
+
+def shared_memory(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """An in-memory emptyDir at /dev/shm, for each holder that has nothing mounted there."""
+    size = resolution.ask.shm or _site_shm(resolution)
+    if size == "false":
+        return
+    bare = [h for h in resolution.holders if not any(m and m.mountPath == SHM for m in h.container.volumeMounts or ())]
+    if not bare:
+        return
+    if not any(v and v.name == SHM_VOLUME for v in place.spec.volumes or ()):
+        directory = {"medium": "Memory"} if size == "true" else {"medium": "Memory", "sizeLimit": size}
+        yield Append(place.at("spec", "volumes"), {"name": SHM_VOLUME, "emptyDir": directory}, key=("name",))
+    for holder in bare:
+        mount = {"name": SHM_VOLUME, "mountPath": SHM}
+        yield Append((*container_path(place, holder), "volumeMounts"), mount, key=("mountPath",))
+
+
+def _site_shm(resolution: Resolution) -> str:
+    """The site's default, in the annotation's words."""
+    default = resolution.site.config.shared_memory
+    return str(default).lower() if isinstance(default, bool) else default
+
+
+def privileged(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """A privileged container sees all devices of its node, whatever it was given: said once, never changed."""
+    if resolution.accelerator.slice is not None or place.owned_scheduling:
+        return  # a TPU host is one Pod's anyway; a Pod of a workload was told of when the workload came
+    for holder in resolution.holders:
+        context = holder.container.securityContext
+        if context is not None and context.privileged:
+            yield Warn("privileged", {"name": holder.container.name})
+
+
+def scheduler(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """schedulerName and Volcano's queue, as `scheduling` decided them."""
+    decided = resolution.scheduling
+    yield from decided.warnings
+    if decided.name is not None and decided.name != scheduling.DEFAULT:
+        yield Put(place.at("spec", "schedulerName"), decided.name)
+    if decided.queue is not None and not scheduling.queue_chosen(place.annotations):
+        yield Put(place.at("metadata", "annotations", scheduling.QUEUE), decided.queue)
+
+
+def provenance(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """What outer levels said, so that the Pods say it too; and what was injected, for people to read."""
+    have = annotations_of(place.template.metadata)
+    for key, value in resolution.ask.outer:
+        if have.get(key) is None:
+            yield Put(place.at("metadata", "annotations", key), value)
+    yield Put(place.at("metadata", "annotations", annotations.INJECTED), resolution.accelerator.name)
+
+
+MUTATORS: tuple[Mutator, ...] = (
+    provenance,
+    resources,
+    placeholders,
+    node_selector,
+    tolerations,
+    accelerator_annotations,
+    environment,
+    network,
+    shared_memory,
+    privileged,
+    scheduler,
+)
+"""In the order in which their edits stand in the patch. Of two edits of one place the first wins."""
+
+
+def mutate(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """All edits of one template."""
+    for mutator in MUTATORS:
+        yield from mutator(place, resolution)

@@ -1,0 +1,181 @@
+"""Edits, and the one place that knows JSON Pointer and JSON Patch (RFC 6901, RFC 6902). Pure.
+
+A mutator says what should be true of an object; `render` finds out which operations make it so: it creates
+missing or null parents, escapes names, merges what lies under one new parent into one operation, and of
+two edits of the same place keeps the first.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+Path = tuple[str | int, ...]
+Op = dict[str, Any]
+
+
+class Put(msgspec.Struct, frozen=True):
+    """The field or map entry at `path` has this value."""
+
+    path: Path
+    value: Any
+
+
+class Append(msgspec.Struct, frozen=True):
+    """The list at `path` has this item: at its end, or before the item that now has the index `before`.
+
+    `key` names the item's fields that identify it among its neighbours (a container's env: "name").
+    """
+
+    path: Path
+    value: dict[str, Any]
+    key: tuple[str, ...]
+    before: int | None = None
+
+
+class Remove(msgspec.Struct, frozen=True):
+    """There is nothing at `path`. A list item is named by its index."""
+
+    path: Path
+
+
+Edit = Put | Append | Remove
+
+
+def child(node: Any, segment: str | int) -> Any:
+    """One step down a typed view or a decoded JSON value; None where there is nothing."""
+    if node is None:
+        return None
+    if isinstance(node, Mapping):
+        return node.get(segment)
+    if isinstance(segment, int):
+        return node[segment] if isinstance(node, Sequence) and segment < len(node) else None
+    if isinstance(node, msgspec.Struct):
+        return getattr(node, segment)  # an undeclared field is our mistake, and must not pass for an absent one
+    return None
+
+
+def at(root: Any, path: Path) -> Any:
+    """What stands at `path`; None where it, or a parent, is missing or null."""
+    for segment in path:
+        root = child(root, segment)
+        if root is None:
+            return None
+    return root
+
+
+def pointer(path: Path) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(segment).replace("~", "~0").replace("/", "~1") for segment in path)
+
+
+def render(root: Any, edits: Iterable[Edit]) -> list[Op]:
+    """The operations that make the edits true of the object that `root` is a view of."""
+    page = _Page(root)
+    for edit in edits:
+        if isinstance(edit, Put):
+            page.put(edit)
+        elif isinstance(edit, Append):
+            page.append(edit)
+        else:
+            page.remove(edit)
+    return page.operations()
+
+
+class _Page:
+    """The operations so far. Additions go first, in order; removals last and from the back, so that the
+    index of an item means the same to every operation."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._ops: list[Op] = []
+        self._removals: list[Path] = []
+        self._seen: set[Any] = set()
+        self._new: dict[Path, Any] = {}  # parents that these operations create, by path
+        self._shift: dict[Path, list[int]] = {}  # where items were put into an existing list
+
+    def put(self, edit: Put) -> None:
+        if edit.path in self._seen:
+            return
+        self._seen.add(edit.path)
+        old = at(self._root, edit.path)
+        if old is not None:
+            if old != edit.value:
+                self._ops.append({"op": "replace", "path": pointer(edit.path), "value": edit.value})
+            return
+        parent = self._new_parent(edit.path[:-1], {})
+        if parent is None:
+            self._ops.append({"op": "add", "path": pointer(edit.path), "value": edit.value})
+        else:
+            parent[edit.path[-1]] = edit.value
+
+    def append(self, edit: Append) -> None:
+        identity = (edit.path, *(str(edit.value.get(k)) for k in edit.key))
+        if identity in self._seen:
+            return
+        self._seen.add(identity)
+        parent = self._new_parent(edit.path, [])
+        if parent is not None:
+            parent.append(edit.value)
+            return
+        if edit.before is None:
+            target = (*edit.path, "-")
+        else:
+            shifts = self._shift.setdefault(edit.path, [])
+            target = (*edit.path, edit.before + sum(1 for s in shifts if s <= edit.before))
+            shifts.append(edit.before)
+        self._ops.append({"op": "add", "path": pointer(target), "value": edit.value})
+
+    def remove(self, edit: Remove) -> None:
+        if edit.path not in self._seen and at(self._root, edit.path) is not None:
+            self._seen.add(edit.path)
+            self._removals.append(edit.path)
+
+    def operations(self) -> list[Op]:
+        removals = sorted(self._removals, key=_backwards, reverse=True)
+        return [*self._ops, *({"op": "remove", "path": pointer(path)} for path in removals)]
+
+    def _new_parent(self, path: Path, empty: Any) -> Any:
+        """The new parent that holds `path`'s children; None where the object has one already."""
+        if path in self._new:
+            return self._new[path]
+        if at(self._root, path) is not None or not path:
+            return None
+        self._new[path] = empty
+        above = self._new_parent(path[:-1], {})
+        if above is None:
+            self._ops.append({"op": "add", "path": pointer(path), "value": empty})
+        else:
+            above[path[-1]] = empty
+        return empty
+
+
+def _backwards(path: Path) -> tuple[tuple[int, str], ...]:
+    """A sort key: indexes by number, names by letter, so that reversed it removes later items first."""
+    return tuple((segment, "") if isinstance(segment, int) else (-1, segment) for segment in path)
+
+
+def as_was(edits: Iterable[Edit], old: Any) -> list[Edit]:
+    """The same edits with the values that `old` has at their places, and none where it has none.
+
+    For kinds whose templates cannot change after creation: a second apply must end in the stored object, not
+    in what today's rules would say. `old` is the stored object as plain JSON values.
+    """
+    kept: list[Edit] = []
+    for edit in edits:
+        before = _before(edit, old)
+        if isinstance(edit, Remove):
+            if before is None:
+                kept.append(edit)
+        elif before is not None:
+            kept.append(msgspec.structs.replace(edit, value=before))
+    return kept
+
+
+def _before(edit: Edit, old: Any) -> Any:
+    if not isinstance(edit, Append):
+        return at(old, edit.path)
+    for item in at(old, edit.path) or ():
+        if isinstance(item, dict) and all(item.get(k) == edit.value.get(k) for k in edit.key):
+            return item
+    return None

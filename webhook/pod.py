@@ -1,0 +1,157 @@
+"""The parts of a Pod template that we look at: a read-only typed view. Unknown fields are skipped, never built.
+
+Field names are the API's own (camelCase), so that a path of an `Edit` is also the path of attributes here.
+`null` and an absent field look alike: both are None. A field that an edit can touch must be declared.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+Quantity = str | int | float
+Annotations = dict[str, str | None]
+
+
+class View(msgspec.Struct, frozen=True, gc=False):
+    """A read-only look at a JSON object. Made by decoding alone, so it holds no cycles for gc to find."""
+
+
+class OwnerReference(View, frozen=True, gc=False):
+    apiVersion: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class Metadata(View, frozen=True, gc=False):
+    name: str | None = None
+    generateName: str | None = None
+    namespace: str | None = None
+    annotations: Annotations | None = None
+    labels: Annotations | None = None
+    ownerReferences: list[OwnerReference] | None = None
+    deletionTimestamp: str | None = None
+
+
+class EnvVar(View, frozen=True, gc=False):
+    name: str = ""
+    value: str | None = None
+    valueFrom: msgspec.Raw | None = None
+
+
+class Resources(View, frozen=True, gc=False):
+    limits: dict[str, Quantity | None] | None = None
+    requests: dict[str, Quantity | None] | None = None
+
+
+class VolumeMount(View, frozen=True, gc=False):
+    name: str = ""
+    mountPath: str = ""
+
+
+class ContainerSecurityContext(View, frozen=True, gc=False):
+    privileged: bool | None = None
+
+
+class Container(View, frozen=True, gc=False):
+    name: str = ""
+    resources: Resources | None = None
+    env: list[EnvVar | None] | None = None
+    envFrom: list[Any] | None = None
+    volumeMounts: list[VolumeMount | None] | None = None
+    securityContext: ContainerSecurityContext | None = None
+
+
+class Toleration(View, frozen=True, gc=False):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class Expression(View, frozen=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(View, frozen=True, gc=False):
+    matchExpressions: list[Expression] | None = None
+    matchFields: list[Any] | None = None
+
+
+class NodeSelectorTerms(View, frozen=True, gc=False):
+    nodeSelectorTerms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(View, frozen=True, gc=False):
+    requiredDuringSchedulingIgnoredDuringExecution: NodeSelectorTerms | None = None
+
+
+class Affinity(View, frozen=True, gc=False):
+    nodeAffinity: NodeAffinity | None = None
+
+
+class Volume(View, frozen=True, gc=False):
+    name: str = ""
+
+
+class OperatingSystem(View, frozen=True, gc=False):
+    name: str = ""
+
+
+class PodSpec(View, frozen=True, gc=False):
+    containers: list[Container | None] | None = None
+    initContainers: list[Container | None] | None = None
+    nodeSelector: dict[str, str | None] | None = None
+    tolerations: list[Toleration | None] | None = None
+    affinity: Affinity | None = None
+    volumes: list[Volume | None] | None = None
+    schedulerName: str | None = None
+    hostNetwork: bool | None = None
+    dnsPolicy: str | None = None
+    nodeName: str | None = None
+    subdomain: str | None = None
+    os: OperatingSystem | None = None
+
+
+class Template(View, frozen=True, gc=False):
+    """A pod template; a Pod has the same two fields."""
+
+    metadata: Metadata | None = None
+    spec: PodSpec | None = None
+
+
+NO_METADATA = Metadata()
+NO_SPEC = PodSpec()
+
+
+def annotations_of(metadata: Metadata | None) -> Annotations:
+    """The annotations, empty where they or their parent are missing."""
+    return (metadata and metadata.annotations) or {}
+
+
+def labels_of(metadata: Metadata | None) -> Annotations:
+    """The labels, empty where they or their parent are missing."""
+    return (metadata and metadata.labels) or {}
+
+
+def controller_of(metadata: Metadata | None) -> OwnerReference | None:
+    """The one owner that manages the object (`controller: true`), if any."""
+    for owner in (metadata and metadata.ownerReferences) or ():
+        if owner.controller:
+            return owner
+    return None
+
+
+def containers_of(spec: PodSpec | None) -> Iterator[tuple[str, int, Container]]:
+    """Every container with the list it stands in and its index there; `spec.containers` first."""
+    if spec is None:
+        return
+    for index, container in enumerate(spec.containers or ()):
+        if container is not None:
+            yield "containers", index, container
+    for index, container in enumerate(spec.initContainers or ()):
+        if container is not None:
+            yield "initContainers", index, container

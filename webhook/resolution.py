@@ -1,0 +1,127 @@
+"""One pod template's ask, resolved: which hardware, which containers, how many devices, whose scheduler. Pure.
+
+Facts before edits: everything that a mutator would have to compute stands here, as values.
+"""
+
+import msgspec
+
+from webhook import devices, scheduling
+from webhook.annotations import NONE, Ask
+from webhook.catalogue import Accelerator
+from webhook.devices import Holder
+from webhook.messages import Denied, quoted
+from webhook.patch import Path
+from webhook.pod import NO_SPEC, Annotations, Metadata, PodSpec, Template, annotations_of, labels_of
+from webhook.scheduling import Scheduling
+from webhook.site import Site
+
+SLICE_TOPOLOGY = "cloud.google.com/gke-tpu-slice-topology"
+"""Sub-, super- and dynamic slices: the node's topology is not the slice's then.
+
+Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
+"""
+
+
+class Slices(msgspec.Struct, frozen=True):
+    """How a Pod learns which slice of how many it is in: env values or `fieldRef`s, as the API spells them."""
+
+    number: str  # field path of the number of slices
+    index: str  # field path of this slice's index
+    coordinator: str = ""  # worker 0 of slice 0: a host name, may use $(ACCEL_JOBSET_NAME)
+    coordinator_path: str = ""  # or a field path
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """How a Pod learns its place among its slice's hosts, where nobody else tells it."""
+
+    subdomain: str | None  # of the headless Service; None: a single host
+    indexed: bool  # the Pods carry a Job completion index
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A pod template, where it stands in its object, and what the kinds around it say."""
+
+    path: Path
+    template: Template
+    levels: tuple[Metadata, ...]  # outermost first, the template's own last
+    level_paths: tuple[Path, ...] = ((),)  # where each level's metadata stands
+    name: str = ""  # of the replicated job, task, worker group
+    hosts_hint: int | None = None  # parallelism, size or numOfHosts, where the user wrote one over 1
+    owned_scheduling: bool = False  # a controller owns schedulerName and queue
+    worker_env: bool = True  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
+    workload: str = ""  # kind, lower case
+
+    @property
+    def annotations(self) -> Annotations:
+        return annotations_of(self.template.metadata)
+
+    @property
+    def spec(self) -> PodSpec:
+        return self.template.spec or NO_SPEC
+
+    def at(self, *segments: str | int) -> Path:
+        """A path below this template."""
+        return self.path + segments
+
+
+class Resolution(msgspec.Struct, frozen=True):
+    """What one template gets, before it is spelled out as edits."""
+
+    ask: Ask
+    accelerator: Accelerator
+    holders: tuple[Holder, ...]
+    namespace: str
+    site: Site
+    scheduling: Scheduling
+    slices: Slices | None = None
+    worker: Worker | None = None
+
+    @property
+    def multi_host(self) -> bool:
+        """Whether a slice of this type is more than one Pod."""
+        return self.accelerator.hosts > 1
+
+
+def accelerator(ask: Ask, place: Place, site: Site) -> Accelerator:
+    """The hardware that is asked for, in the form that the template's own words point to."""
+    found = site.catalogue.resolve(ask.type, ask.topology)
+    if ask.also is not None and (ask.also == NONE or site.catalogue.resolve(ask.also, ask.topology) != found):
+        raise Denied("two-types", where=ask.where, value=ask.type, other=f"accel.io/type: {quoted(ask.also)}")
+    if not found.per_host_choices or found.slice is None:
+        return found
+    said = devices.two_hosts(ask, found.resource, place.template.spec)
+    for choice in found.per_host_choices:
+        if said == choice or (said is None and place.hosts_hint == found.slice.chips // choice):
+            return site.catalogue.resolve(ask.type, ask.topology, chips_per_host=choice)
+    return found
+
+
+def resolve(ask: Ask, place: Place, namespace: str, site: Site) -> Resolution:
+    """Everything about one template; raises `Denied`."""
+    hardware = accelerator(ask, place, site)
+    return Resolution(
+        ask=ask,
+        accelerator=hardware,
+        holders=devices.holders(ask, hardware, place.annotations, place.template.spec),
+        namespace=namespace,
+        site=site,
+        scheduling=_scheduling(ask, hardware, place, namespace, site),
+    )
+
+
+def _scheduling(ask: Ask, hardware: Accelerator, place: Place, namespace: str, site: Site) -> Scheduling:
+    if place.owned_scheduling:
+        return scheduling.UNTOUCHED
+    return scheduling.decide(
+        ask,
+        hardware.name,
+        namespace,
+        site,
+        present=place.spec.schedulerName,
+        kueue=scheduling.kueue_managed(labels_of(level) for level in place.levels),
+    )
+
+
+def own_topology(place: Place) -> bool:
+    """Whether the template forms its slice itself, so that neither topology nor node pool is ours to choose."""
+    return bool(place.annotations.get(SLICE_TOPOLOGY))

@@ -1,0 +1,68 @@
+"""How a Pod learns its slice and its place in it: MEGASCALE_* and TPU_WORKER_* as facts. Pure.
+
+Everything comes from the downward API, so that it is right after any restart and needs no state.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from webhook.pod import Template, annotations_of, controller_of
+from webhook.resolution import Place, Resolution, Slices, Worker
+
+JOBSET = "jobset.sigs.k8s.io/"
+"""Labels and annotations of JobSet's Pods.
+
+Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/jobset_controller.go
+"""
+
+
+def annotation(key: str) -> str:
+    """The field path of a JobSet annotation on its Pods."""
+    return f"metadata.annotations['{JOBSET}{key}']"
+
+
+def eligible(resolution: Resolution) -> bool:
+    """Whether this template's Jobs can be slices of one job: by hardware, or by the user's word."""
+    shape, said = resolution.accelerator.slice, resolution.ask.multislice
+    if shape is None or said is False:
+        return False
+    return said is True or (shape.multislice and resolution.multi_host)
+
+
+def of_pod(pod: Template, resolution: Resolution) -> Slices | None:
+    """For a JobSet's Pod: only where all its jobs are of one kind, so that global and own counts agree."""
+    have = annotations_of(pod.metadata)
+    everything = have.get(JOBSET + "global-replicas")
+    if not eligible(resolution) or not everything or everything in ("0", "1"):
+        return None
+    if everything != have.get(JOBSET + "replicatedjob-replicas"):
+        return None
+    return _pod_slices(pod, have)
+
+
+def _pod_slices(pod: Template, have: Mapping[str, str | None]) -> Slices | None:
+    name, member = have.get(JOBSET + "jobset-name"), have.get(JOBSET + "replicatedjob-name")
+    subdomain = pod.spec and pod.spec.subdomain
+    if not name or not member or not subdomain:
+        return None
+    return Slices(
+        number=annotation("replicatedjob-replicas"),
+        index=annotation("job-index"),
+        coordinator=f"{name}-{member}-0-0.{subdomain}",
+    )
+
+
+def worker_of_pod(pod: Template) -> Worker:
+    """Job Pods have an index; others only need to know that they are alone."""
+    owner = controller_of(pod.metadata)
+    indexed = owner is not None and owner.kind == "Job" and owner.apiVersion.startswith("batch/")
+    return Worker(subdomain=pod.spec.subdomain if pod.spec else None, indexed=indexed)
+
+
+def with_worker(place: Place, resolution: Resolution, worker: Worker) -> Resolution:
+    """TPU_* is ours to set only where the site says so and no other controller does it."""
+    full = resolution.site.config.tpu.environment == "full"
+    if not full or not place.worker_env or resolution.accelerator.slice is None:
+        return resolution
+    return msgspec.structs.replace(resolution, worker=worker)
