@@ -145,3 +145,12 @@ for HOLDS(x), detected (list of resources).
       expression: {{ include "accel-injector.cel" (dict "words" $words "detected" $.detected) | quote }}
     {{- end }}
 {{- end -}}
+
+{{/* "true" where a monitoring object is wanted. Call it with a dict: root, enabled (auto, true or false), kind. */}}
+{{- define "accel-injector.monitored" -}}
+{{- if kindIs "bool" .enabled -}}
+{{- .enabled | ternary "true" "" -}}
+{{- else -}}
+{{- .root.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" .kind) | ternary "true" "" -}}
+{{- end -}}
+{{- end -}}

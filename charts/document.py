@@ -1,0 +1,127 @@
+"""values.yaml is the only description of the chart's values: their schema and table are made from it here.
+
+A value is documented by the comment above it: `# -- ` and sentences, then perhaps `# @schema ` and JSON
+Schema that narrows the type of its default. A key without `# --` is a group of documented ones. Run by
+`make chart`; with `--check`, nothing is written and the exit code is 1 where a file is not as it would be.
+"""
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHART = Path(__file__).parent / "accel-injector"
+KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9]*):")
+TYPES = {bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
+TABLE = re.compile(r"(?<=<!-- values -->\n).*?(?=<!-- /values -->)", re.DOTALL)
+
+
+class Undocumented(Exception):
+    """A value that nobody can know of: it has no `# --` above it, and no documented keys below."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One documented value."""
+
+    path: tuple[str, ...]
+    text: str
+    narrowed: dict[str, Any] | None
+    default: Any
+
+
+Documented = dict[tuple[str, ...], Value]
+
+
+def read(text: str) -> list[Value]:
+    """The documented values of a values.yaml, in its order."""
+    defaults = yaml.safe_load(text)
+    values: list[Value] = []
+    path: list[str] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        if line.strip().startswith("#"):
+            comment.append(line.strip().removeprefix("#").removeprefix(" "))
+        elif found := KEY.match(line):
+            path = [*path[: len(found[1]) // 2], found[2]]
+            values += documented(tuple(path), comment, defaults)
+            comment = []
+        else:
+            comment = []
+    return values
+
+
+def documented(path: tuple[str, ...], comment: list[str], defaults: Any) -> list[Value]:
+    """The value at `path`, if the comment above it documents it."""
+    if not comment or not comment[0].startswith("-- "):
+        return []
+    default = defaults
+    for key in path:
+        default = default[key]
+    text = " ".join(line for line in comment if not line.startswith("@schema ")).removeprefix("-- ")
+    schemas = [line.removeprefix("@schema ") for line in comment if line.startswith("@schema ")]
+    return [Value(path, text, json.loads(schemas[0]) if schemas else None, default)]
+
+
+def schema(values: list[Value], defaults: dict[str, Any]) -> dict[str, Any]:
+    """JSON Schema of the values: closed, so that a misspelt key is an error and not a default."""
+    root = group(defaults, (), {value.path: value for value in values})
+    # What a chart that has this one as a part shares with it.
+    root["properties"]["global"] = {"type": "object"}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **root}
+
+
+def group(defaults: dict[str, Any], path: tuple[str, ...], values: Documented) -> dict[str, Any]:
+    properties = {key: node(default, (*path, key), values) for key, default in defaults.items()}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def node(default: Any, path: tuple[str, ...], values: Documented) -> dict[str, Any]:
+    value = values.get(path)
+    inner = {key for key in values if key[: len(path)] == path and key != path}
+    if value is None and not inner:
+        raise Undocumented(f"values.yaml: {'.'.join(path)} has no `# --` above it")
+    made: dict[str, Any] = {"description": value.text} if value else {}
+    if inner:
+        return {**made, **group(default, path, values)}
+    narrowed = (value and value.narrowed) or {}
+    if "enum" not in narrowed:
+        made["type"] = TYPES[type(default)]
+    return {**made, **narrowed}
+
+
+def table(values: list[Value]) -> str:
+    """The values as a Markdown table; a group's own text has no default beside it."""
+    groups = {value.path[:depth] for value in values for depth in range(1, len(value.path))}
+    rows = "".join(row(value, value.path in groups) for value in values)
+    return f"\n| value | default | meaning |\n| --- | --- | --- |\n{rows}\n"
+
+
+def row(value: Value, is_group: bool) -> str:
+    default = "" if is_group else f"`{json.dumps(value.default)}`"
+    cells = [f"`{'.'.join(value.path)}`", default, value.text]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def main(check: bool) -> int:
+    text = (CHART / "values.yaml").read_text()
+    values = read(text)
+    readme = CHART / "README.md"
+    made = {
+        CHART / "values.schema.json": json.dumps(schema(values, yaml.safe_load(text)), indent=2) + "\n",
+        readme: TABLE.sub(lambda _: table(values), readme.read_text()),
+    }
+    stale = [path for path, content in made.items() if not path.exists() or path.read_text() != content]
+    for path in stale:
+        sys.stdout.write(f"{'stale' if check else 'written'}: charts/{path.relative_to(CHART.parent)}\n")
+        if not check:
+            path.write_text(made[path])
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv[1:]))
