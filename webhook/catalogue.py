@@ -7,15 +7,27 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from webhook import document, topology
-from webhook.entry import AnyEntry, Platform, Tpu
+from webhook import document, generation, topology
+from webhook.document import BadConfig
+from webhook.entry import Ambiguous, AnyEntry, Devices, Instance, Labels, Model, Platform, Tpu, several
 from webhook.messages import Denied
 from webhook.topology import Shape
+
+Selector = tuple[tuple[str, tuple[str, ...]], ...]
+"""Node labels, each with the values of which one will do."""
 
 ACCELERATOR_LABEL = "cloud.google.com/gke-tpu-accelerator"
 TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
 TPU_RESOURCE = "google.com/tpu"
 LEGACY_ANNOTATION = "tf-version.cloud-tpus.google.com"
+INSTANCE_LABEL = "node.kubernetes.io/instance-type"
+
+KARPENTER = "karpenter.k8s.aws/"
+AUTO_MODE = "eks.amazonaws.com/"
+"""EKS Auto Mode has Karpenter's labels under a prefix of its own.
+
+Source: https://docs.aws.amazon.com/eks/latest/userguide/create-node-pool.html
+"""
 
 FIRST_PORT = 8431
 """The first of TPU_RUNTIME_METRICS_PORTS.
@@ -26,8 +38,16 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin/blob/4626a9f4/pkg/tpu/uti
 REMEMBERED = 4096
 """Resolved names that are kept. Users choose names, so what is kept has a bound."""
 
-LISTED = 8
-"""Names or topologies that one denial lists."""
+PART = "-mig-"
+"""Between a model and the profile of its part."""
+
+NEAREST = 3
+"""Names that a denial suggests."""
+
+LONGEST_NAME = 63
+"""Characters of a name that are compared with others; no type's name is longer."""
+
+_TPU = re.compile(r"(?:tpu-)?(?P<generation>[a-z0-9]+)-(?P<size>[1-9]\d{0,6}|[1-9]\d*(?:x[1-9]\d*)+)")
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -53,21 +73,16 @@ class Accelerator(msgspec.Struct, frozen=True):
     name: str  # canonical: "tpu-v4-16", "nvidia-h100-80gb"
     family: str  # "tpu", "nvidia", "amd", "intel", "gaudi", "neuron"
     resource: str  # "google.com/tpu"
-    count: (
-        int | None
-    )  # devices that one pod gets, where the type fixes it (TPU, AWS instance); None: the user's
+    count: int | None  # devices that one pod gets, where the type fixes it (TPU, AWS instance); None: the user's
     most: int | None  # the most devices that one node has; None: not known
     hosts: int = 1  # pods that the type needs (a legacy TPU Node slice: 1, whatever its slice has)
-    selector: tuple[
-        tuple[str, tuple[str, ...]], ...
-    ] = ()  # label, values (one: nodeSelector; several: affinity In)
+    selector: Selector = ()  # label, values (one: nodeSelector; several: affinity In)
     tolerations: tuple[str, ...] = ()  # taint keys
     annotations: tuple[tuple[str, str], ...] = ()  # on the pod (legacy TPU Node: the TensorFlow version)
     extras: tuple[tuple[str, int], ...] = ()  # other resources that come with it, per pod (EFA devices)
     slice: Slice | None = None  # TPUs only (legacy TPU Node resources too)
-    per_host_choices: tuple[
-        int, ...
-    ] = ()  # chips per host that this shape also exists with (v5e-8, v6e-8: 4)
+    per_host_choices: tuple[int, ...] = ()  # chips per host that this shape also exists with (v5e-8, v6e-8: 4)
+    pinned: bool = True  # False: a model for which no node label of this platform is known
 
 
 class Catalogue:
@@ -83,11 +98,15 @@ class Catalogue:
         legacy_version: str = "",
     ) -> None:
         self.platform = platform
+        self._auto_mode = auto_mode
         self._legacy_nodes = legacy_nodes
         self._legacy_version = legacy_version
-        self._entries = {spelling(entry.name): entry for entry in entries}
+        self._entries = {entry.name: entry for entry in entries}
+        self._spelled = _spelled(self._entries.values())
         self._generations = {s: e for e in self._entries.values() if isinstance(e, Tpu) for s in e.spellings}
+        self._parts = {e.mig.prefix: e for e in self._entries.values() if isinstance(e, Devices) and e.mig}
         self._names = tuple(name for entry in self._entries.values() for name in self._names_of(entry))
+        self._whole = tuple(name for name in self._names if PART not in name)
         self._resolved: dict[tuple[str, str | None, int | None], Accelerator] = {}
 
     @classmethod
@@ -102,17 +121,23 @@ class Catalogue:
         extra: Iterable[AnyEntry] = (),
         extra_name: str = "extra",
     ) -> "Catalogue":
-        """From data files, (name, YAML bytes) each; `extra` entries override by name. Raises `document.BadConfig`."""
-        entries = [
-            entry for name, data in files for entry in document.decode(data, name, tuple[AnyEntry, ...])
-        ]
+        """From data files, (name, YAML bytes) each; `extra` entries override by name. Raises `BadConfig`."""
+        sourced: dict[str, tuple[str, AnyEntry]] = {}
+        for filename, data in files:
+            for index, entry in enumerate(document.decode(data, filename, tuple[AnyEntry, ...])):
+                sourced[entry.name] = (f"{filename}: $[{index}]", entry)
+        for index, entry in enumerate(extra):
+            sourced[entry.name] = (f"{extra_name}[{index}]", entry)
+        _check_links(sourced)
         return cls(
-            (*entries, *extra), platform=platform, legacy_nodes=legacy_nodes, legacy_version=legacy_version
+            (entry for _, entry in sourced.values()),
+            platform=platform,
+            auto_mode=auto_mode,
+            legacy_nodes=legacy_nodes,
+            legacy_version=legacy_version,
         )
 
-    def resolve(
-        self, name: str, topology: str | None = None, chips_per_host: int | None = None
-    ) -> Accelerator:
+    def resolve(self, name: str, topology: str | None = None, chips_per_host: int | None = None) -> Accelerator:
         """The accelerator that `name` means; raises `Denied` with what would be valid.
 
         `chips_per_host` picks among `per_host_choices`; anything else is the type's own first choice.
@@ -130,105 +155,223 @@ class Catalogue:
         """Canonical names of all default types, in the catalogue's order."""
         return self._names
 
-    def any_model(self, resource: str) -> str:
-        """The name of the type that a resource alone means: `nvidia-gpu`, `tpu-any`; empty where there is none."""
-        return "tpu-any" if resource == TPU_RESOURCE else ""
-
     def matching(self, pattern: str) -> Iterator[str]:
         """The names that a shell pattern (`nvidia-*`) means."""
         return (name for name in self._names if fnmatchcase(name, pattern))
 
+    def any_model(self, resource: str) -> str:
+        """The name of the type that a resource alone means: `nvidia-gpu`, `nvidia-mig-1g.5gb`, `tpu-any`.
+
+        Empty where there is none. `tpu-any` is no type that can be asked for, only a name for patterns.
+        """
+        if resource == TPU_RESOURCE:
+            return "tpu-any"
+        for entry in self._entries.values():
+            if isinstance(entry, Devices) and entry.resource == resource:
+                return entry.name
+            if isinstance(entry, Devices) and entry.mig and resource.startswith(entry.mig.resource):
+                return entry.mig.prefix + resource.removeprefix(entry.mig.resource)
+        return ""
+
+    def shapes(self, accelerator: Accelerator) -> tuple[str, ...]:
+        """Every topology that a TPU type of this size can have, its default (if it has one) first."""
+        if accelerator.slice is None:
+            return ()
+        rules = self._entries[accelerator.slice.generation]
+        assert isinstance(rules, Tpu), "a slice's generation is the name of its entry"
+        return tuple(map(topology.written, generation.possible_shapes(rules, accelerator.slice.chips)))
+
+    def counts(self, accelerator: Accelerator) -> str:
+        """What the number in a TPU type's name counts, for people: "TensorCores (2 per chip)", else empty."""
+        if accelerator.slice is None:
+            return ""
+        rules = self._entries[accelerator.slice.generation]
+        assert isinstance(rules, Tpu), "a slice's generation is the name of its entry"
+        cores = rules.cores_per_chip
+        return "chips" if cores == 1 else f"TensorCores ({cores} per chip)"
+
     def _names_of(self, entry: AnyEntry) -> Iterator[str]:
-        return (f"{entry.prefix}-{volume * entry.cores_per_chip}" for volume in default_volumes(entry))
+        if isinstance(entry, Tpu):
+            for volume in generation.default_volumes(entry):
+                yield f"{entry.prefix}-{volume * entry.cores_per_chip}"
+        elif not isinstance(entry, Ambiguous):
+            yield entry.name
+        if isinstance(entry, Devices) and entry.mig:
+            yield from (entry.mig.prefix + profile for profile in self._profiles(entry))
+        if isinstance(entry, Model):
+            yield from (f"{entry.name}{PART}{profile}" for profile in entry.mig)
+
+    def _profiles(self, devices: Devices) -> Iterable[str]:
+        """The profiles that any of its models has, each once."""
+        models = (e for e in self._entries.values() if isinstance(e, Model) and e.of == devices.name)
+        return dict.fromkeys(profile for model in models for profile in model.mig)
 
     def _resolve(self, name: str, asked: str | None, chips_per_host: int | None) -> Accelerator:
-        known = self._generation(name)
-        if known is None:
-            raise self._unknown(name)
-        generation, size = known
-        shape = self._shape(generation, size, name, asked)
-        return self._slice(generation, shape, chips_per_host)
+        known = self._rules(name)
+        if known is not None:
+            rules, size = known
+            return self._slice(rules, generation.wanted_shape(rules, size, name, asked), chips_per_host)
+        found = self._device(name)
+        if asked is not None:
+            raise Denied("topology-without-tpu", value=asked, type=found.name)
+        return found
 
-    def _generation(self, name: str) -> tuple[Tpu, str] | None:
-        """`tpu-v4-16` as (v4, "16"), `v5p-4x4x8` as (v5p, "4x4x8")."""
-        match = _TPU.fullmatch(spelling(name))
-        generation = self._generations.get(match["generation"]) if match else None
-        return (generation, match["size"]) if match and generation else None
+    def _device(self, name: str) -> Accelerator:
+        """Everything but TPUs."""
+        entry = self._spelled.get(spelling(name))
+        if isinstance(entry, Devices):
+            return self._any(entry)
+        if isinstance(entry, Model):
+            return self._model(entry)
+        if isinstance(entry, Instance):
+            return self._instance(entry)
+        if isinstance(entry, Ambiguous):
+            raise Denied("ambiguous-type", value=name, choices=", ".join(entry.choices))
+        return self._part(name)
 
-    def _shape(self, generation: Tpu, size: str, name: str, asked: str | None) -> Shape:
-        if "x" in size:
-            shape = checked_shape(generation, size, "accel.io/type", name)
-            volume = topology.volume(shape)
-        else:
-            volume, rest = divmod(int(size), generation.cores_per_chip)
-            shapes = () if rest else possible_shapes(generation, volume)
-            if not shapes:
-                raise self._no_such_size(generation, int(size), name)
-            shape = shapes[0]
-            if asked is None and not has_default(generation, volume):
-                raise Denied("no-default-topology", value=name, shapes=listed(map(topology.written, shapes)))
-        if asked is None:
-            return shape
-        return self._asked_shape(generation, volume, asked.strip().lower())
-
-    def _asked_shape(self, generation: Tpu, volume: int, asked: str) -> Shape:
-        shape = checked_shape(generation, asked, "accel.io/topology", asked)
-        if topology.volume(shape) == volume:
-            return shape
-        raise Denied(
-            "topology-mismatch",
-            value=asked,
-            chips=topology.volume(shape),
-            wanted=volume,
-            shapes=listed(map(topology.written, possible_shapes(generation, volume))),
+    def _any(self, entry: Devices) -> Accelerator:
+        return Accelerator(
+            name=entry.name,
+            family=entry.family,
+            resource=entry.resource,
+            count=None,
+            most=None,
+            tolerations=self._tolerations(entry),
         )
 
-    def _slice(self, generation: Tpu, shape: Shape, wanted: int | None) -> Accelerator:
-        choices = generation.other_hosts.get(topology.written(shape), (generation.chips_per_host,))
-        per_host = wanted if wanted in choices else choices[0]
-        figures = slice_of(generation, shape, per_host)
-        if generation.legacy_only or (self._legacy_nodes and generation.legacy_resource):
-            return self._legacy(generation, figures)
+    def _model(self, entry: Model) -> Accelerator:
+        devices = self._devices(entry.of)
         return Accelerator(
-            name=canonical(generation, shape),
+            name=entry.name,
+            family=devices.family,
+            resource=devices.resource,
+            count=None,
+            most=entry.most.get(self.platform),
+            selector=self._selector(entry.select.get(self.platform, {})),
+            tolerations=self._tolerations(devices, entry),
+            pinned=self.platform == "none" or self.platform in entry.select,
+        )
+
+    def _instance(self, entry: Instance) -> Accelerator:
+        devices = self._devices(entry.of)
+        return Accelerator(
+            name=entry.name,
+            family=devices.family,
+            resource=devices.resource,
+            count=entry.count,
+            most=entry.count,
+            selector=self._selector({INSTANCE_LABEL: entry.instance_type}),
+            tolerations=self._tolerations(devices),
+            extras=tuple(entry.extras.items()),
+        )
+
+    def _part(self, name: str) -> Accelerator:
+        """A part of a GPU: `nvidia-a100-40gb-mig-1g.5gb`, or of any model: `nvidia-mig-1g.5gb`."""
+        spelled = spelling(name)
+        for prefix, devices in self._parts.items():
+            profile = spelled.removeprefix(prefix)
+            if profile != spelled and profile in self._profiles(devices):
+                return self._mig(devices, profile, self._any(devices), prefix + profile)
+        whole, part, profile = spelled.rpartition(PART)
+        entry = self._spelled.get(whole) if part else None
+        if isinstance(entry, Model) and profile in entry.mig:
+            return self._mig(self._devices(entry.of), profile, self._model(entry), f"{entry.name}{PART}{profile}")
+        if isinstance(entry, Ambiguous):
+            choices = [c for c in entry.choices if profile in self._mig_of(c)]
+            if choices:
+                listing = ", ".join(f"{choice}{PART}{profile}" for choice in choices)
+                raise Denied("ambiguous-type", value=name, choices=listing)
+        raise self._unknown(name)
+
+    def _mig_of(self, name: str) -> tuple[str, ...]:
+        entry = self._spelled.get(name)
+        return entry.mig if isinstance(entry, Model) else ()
+
+    def _mig(self, devices: Devices, profile: str, whole: Accelerator, name: str) -> Accelerator:
+        """`whole` cut into parts: a resource of their own, or on GKE ordinary devices behind a label."""
+        if devices.mig is None:
+            return whole
+        key = devices.mig.labels.get(self.platform)
+        resource = whole.resource if key else devices.mig.resource + profile
+        selector = (*whole.selector, (key, (profile,))) if key else whole.selector
+        return msgspec.structs.replace(whole, name=name, resource=resource, selector=selector, most=None)
+
+    def _devices(self, name: str) -> Devices:
+        entry = self._entries[name]
+        assert isinstance(entry, Devices), "links are checked when the files are read"
+        return entry
+
+    def _tolerations(self, devices: Devices, model: Model | None = None) -> tuple[str, ...]:
+        more = devices.platform_tolerations.get(self.platform, ())
+        own = model.platform_tolerations.get(self.platform, ()) if model else ()
+        return (*devices.tolerations, *more, *own)
+
+    def _selector(self, labels: Labels) -> Selector:
+        if self.platform == "none":
+            return ()
+        swap = self._auto_mode and self.platform == "eks"
+        return tuple(
+            (AUTO_MODE + key.removeprefix(KARPENTER) if swap and key.startswith(KARPENTER) else key, several(values))
+            for key, values in labels.items()
+        )
+
+    def _rules(self, name: str) -> tuple[Tpu, str] | None:
+        """`tpu-v4-16` as (v4, "16"), `v5p-4x4x8` as (v5p, "4x4x8")."""
+        match = _TPU.fullmatch(spelling(name))
+        rules = self._generations.get(match["generation"]) if match else None
+        return (rules, match["size"]) if match and rules else None
+
+    def _slice(self, rules: Tpu, shape: Shape, wanted: int | None) -> Accelerator:
+        choices = rules.other_hosts.get(topology.written(shape), (rules.chips_per_host,))
+        per_host = wanted if wanted in choices else choices[0]
+        figures = slice_of(rules, shape, per_host)
+        if rules.legacy_only or (self._legacy_nodes and rules.legacy_resource):
+            return self._legacy(rules, figures)
+        return Accelerator(
+            name=generation.canonical_name(rules, shape),
             family="tpu",
             resource=TPU_RESOURCE,
             count=per_host,
             most=per_host,
             hosts=figures.hosts,
-            selector=() if self.platform == "none" else _labels(generation, figures),
-            tolerations=generation.tolerations,
+            selector=() if self.platform == "none" else _labels(rules, figures),
+            tolerations=rules.tolerations,
             slice=figures,
             per_host_choices=tuple(choice for choice in choices if choice != per_host),
         )
 
-    def _legacy(self, generation: Tpu, figures: Slice) -> Accelerator:
+    def _legacy(self, rules: Tpu, figures: Slice) -> Accelerator:
         """One pod has the whole slice, counts TensorCores, and runs on any node."""
-        cores = figures.chips * generation.cores_per_chip
+        cores = figures.chips * rules.cores_per_chip
         return Accelerator(
-            name=f"{generation.prefix}-{cores}",
+            name=f"{rules.prefix}-{cores}",
             family="tpu",
-            resource=generation.legacy_resource,
+            resource=rules.legacy_resource,
             count=cores,
             most=cores,
             annotations=((LEGACY_ANNOTATION, self._legacy_version),) if self._legacy_version else (),
             slice=figures,
         )
 
-    def _no_such_size(self, generation: Tpu, size: int, name: str) -> Denied:
-        """The sizes of the same generation around the one that was asked for."""
-        sizes = [volume * generation.cores_per_chip for volume in default_volumes(generation)]
-        near = sorted(sizes, key=lambda n: abs(n - size))[:3]
-        return Denied("unknown-type", value=name, nearest=", ".join(f"{generation.prefix}-{n}" for n in near))
-
     def _unknown(self, name: str) -> Denied:
-        near = difflib.get_close_matches(spelling(name)[:64], self._names, n=3, cutoff=0.5)
-        return Denied(
-            "unknown-type", value=name, nearest=", ".join(near) or "none; `accel catalogue` lists all"
-        )
+        spelled = spelling(name)[:LONGEST_NAME]
+        rules = self._generations.get(spelled.removeprefix("tpu-"))
+        if rules is not None:
+            return generation.no_such_size(rules, 0, name)
+        near = ", ".join(self._nearest(spelled)) or "none (accel catalogue lists all)"
+        return Denied("unknown-type", value=name, nearest=near)
 
-
-_TPU = re.compile(r"(?:tpu-)?(?P<generation>[a-z0-9]+)-(?P<size>[1-9]\d{0,6}|[1-9]\d*(?:x[1-9]\d*)+)")
+    def _nearest(self, spelled: str) -> list[str]:
+        """What was probably meant: parts of that model, else names that have it as a word, else names nearly so."""
+        for prefix, devices in self._parts.items():
+            if spelled.startswith(prefix):
+                parts = [prefix + profile for profile in self._profiles(devices)]
+                return difflib.get_close_matches(spelled, parts, n=NEAREST, cutoff=0)
+        model, part, _ = spelled.rpartition(PART)
+        if part and self._mig_of(model):
+            return [f"{model}{PART}{profile}" for profile in self._mig_of(model)]
+        words = [name for name in self._whole if f"-{spelled}-" in f"-{spelling(name)}-"]
+        return words[:NEAREST] or difflib.get_close_matches(spelled, self._whole, n=NEAREST, cutoff=0.6)
 
 
 def spelling(name: str) -> str:
@@ -236,98 +379,49 @@ def spelling(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def default_volumes(generation: Tpu) -> Iterator[int]:
-    """Chips of every size that has a default topology, ascending."""
-    for text in generation.shapes:
-        yield topology.volume(topology.parse(text) or ())
-    if generation.cubes:
-        cubes = generation.cubes
-        for count in sorted({*range(1, cubes.defaults_up_to + 1), *cubes.defaults}):
-            if any(topology.boxes(count * cubes.edge**3, cubes.edge, cubes.longest)):
-                yield count * cubes.edge**3
+def _spelled(entries: Iterable[AnyEntry]) -> dict[str, AnyEntry]:
+    """Entries by every spelling that is not a TPU's; a name is stronger than another entry's alias."""
+    every = [entry for entry in entries if not isinstance(entry, Tpu)]
+    spelled: dict[str, AnyEntry] = {spelling(alias): e for e in every if isinstance(e, Model) for alias in e.aliases}
+    return spelled | {spelling(entry.name): entry for entry in every}
 
 
-def has_default(generation: Tpu, volume: int) -> bool:
-    """Whether the size of `volume` chips has a default topology."""
-    return volume in default_volumes(generation)
+def _check_links(sourced: dict[str, tuple[str, AnyEntry]]) -> None:
+    """Entries name only entries that exist; raises `BadConfig`."""
+    for where, entry in sourced.values():
+        if isinstance(entry, Model | Instance):
+            _, target = sourced.get(entry.of, ("", None))
+            if not isinstance(target, Devices):
+                known = [name for name, (_, e) in sourced.items() if isinstance(e, Devices)]
+                raise BadConfig(f'{where}.of: found "{entry.of}"; valid: {", ".join(known)}')
+        if isinstance(entry, Ambiguous):
+            for choice in entry.choices:
+                if not isinstance(sourced.get(choice, ("", None))[1], Model):
+                    raise BadConfig(f'{where}.choices: found "{choice}"; valid: the name of a model')
 
 
-def possible_shapes(generation: Tpu, volume: int) -> tuple[Shape, ...]:
-    """Every shape of `volume` chips that the generation can have, the most compact first."""
-    listed = [shape for shape in map(topology.parse, generation.shapes) if shape]
-    found = {shape for shape in listed if topology.volume(shape) == volume}
-    cubes = generation.cubes
-    if cubes and volume <= cubes.most * cubes.edge**3:
-        found.update(topology.boxes(volume, cubes.edge, cubes.longest))
-    return tuple(sorted(found, key=lambda shape: (sum(shape), shape)))
-
-
-def checked_shape(generation: Tpu, text: str, where: str, value: str) -> Shape:
-    """The shape that `text` means, if the generation can have it; else `Denied` about the field `where`."""
-    shape = topology.parse(text)
-    if shape is None or len(shape) != generation.dimensions:
-        example = generation.shapes[-1]
-        raise Denied(
-            "bad-topology", where=where, value=value, dimensions=generation.dimensions, example=example
-        )
-    shapes = possible_shapes(generation, topology.volume(shape))
-    if shape in shapes:
-        return shape
-    near = shapes or nearby_shapes(generation, topology.volume(shape))
-    raise Denied(
-        "impossible-topology",
-        where=where,
-        value=value,
-        generation=generation.name,
-        shapes=listed(map(topology.written, near)),
-    )
-
-
-def nearby_shapes(generation: Tpu, volume: int) -> tuple[Shape, ...]:
-    """The default topologies of the three sizes nearest to `volume` chips."""
-    near = sorted(default_volumes(generation), key=lambda n: abs(n - volume))[:3]
-    return tuple(possible_shapes(generation, n)[0] for n in sorted(near))
-
-
-def canonical(generation: Tpu, shape: Shape) -> str:
-    """`tpu-v5p-1024` for a default topology, else `tpu-v5p-4x8x16`."""
-    volume = topology.volume(shape)
-    if has_default(generation, volume) and possible_shapes(generation, volume)[0] == shape:
-        return f"{generation.prefix}-{volume * generation.cores_per_chip}"
-    return f"{generation.prefix}-{topology.written(shape)}"
-
-
-def slice_of(generation: Tpu, shape: Shape, per_host: int) -> Slice:
+def slice_of(rules: Tpu, shape: Shape, per_host: int) -> Slice:
     """Everything that libtpu wants to know of a slice."""
     chips = topology.volume(shape)
     grid = topology.host_bounds(shape, per_host)
     if grid is None:
-        raise ValueError(
-            f"{generation.name}: hosts of {per_host} chips do not tile {topology.written(shape)}"
-        )
+        raise ValueError(f"{rules.name}: hosts of {per_host} chips do not tile {topology.written(shape)}")
     return Slice(
-        generation=generation.name,
-        accelerator_type=f"{generation.name}-{chips * generation.cores_per_chip}",
+        generation=rules.name,
+        accelerator_type=f"{rules.name}-{chips * rules.cores_per_chip}",
         topology=topology.written(shape),
         chips=chips,
         chips_per_host=per_host,
         hosts=topology.volume(grid),
         chips_per_host_bounds=topology.bounds(topology.HOST_BOUNDS[per_host]),
         host_bounds=topology.bounds(grid),
-        wrap=topology.wraps(shape, generation.wrap),
-        ports=tuple(range(FIRST_PORT, FIRST_PORT + per_host * generation.ports_per_chip)),
-        multislice=generation.multislice,
-        divisible=generation.divisible,
+        wrap=topology.wraps(shape, rules.wrap),
+        ports=tuple(range(FIRST_PORT, FIRST_PORT + per_host * rules.ports_per_chip)),
+        multislice=rules.multislice,
+        divisible=rules.divisible,
     )
 
 
-def _labels(generation: Tpu, figures: Slice) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    single = generation.single_host_label if figures.hosts == 1 else ""
-    return (ACCELERATOR_LABEL, (single or generation.label,)), (TOPOLOGY_LABEL, (figures.topology,))
-
-
-def listed(names: Iterable[str]) -> str:
-    """A few of `names` for a sentence, and how many more there are."""
-    every = list(names)
-    more = f" and {len(every) - LISTED} more" if len(every) > LISTED else ""
-    return ", ".join(every[:LISTED]) + more
+def _labels(rules: Tpu, figures: Slice) -> Selector:
+    single = rules.single_host_label if figures.hosts == 1 else ""
+    return (ACCELERATOR_LABEL, (single or rules.label,)), (TOPOLOGY_LABEL, (figures.topology,))

@@ -39,9 +39,7 @@ class _Loader(yaml.CSafeLoader):
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
             if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f'key "{key.value}" is given twice', problem_mark=key.start_mark
-                )
+                raise yaml.MarkedYAMLError(problem=f'key "{key.value}" is given twice', problem_mark=key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -174,9 +172,7 @@ def _choices(form: Any, raw: object, path: Path) -> list[str]:
     ]
     if words or not path:
         return words
-    tagged = [
-        k for k in _types(form, raw, path[:-1], all_tags=True) if isinstance(k, msgspec.inspect.StructType)
-    ]
+    tagged = [k for k in _types(form, raw, path[:-1], all_tags=True) if isinstance(k, msgspec.inspect.StructType)]
     return [str(kind.tag) for kind in tagged if kind.tag_field == path[-1]]
 
 

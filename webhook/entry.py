@@ -3,23 +3,32 @@
 These Structs are the schema: an unknown key is an error. They hold facts, and decide nothing.
 """
 
+import re
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from webhook import topology
+from webhook import label, topology
 
 Platform = Literal["gke", "eks", "aks", "gfd", "none"]
 """Whose node labels and taints a cluster has: a cloud's, or only those of NVIDIA's GPU feature discovery."""
 
+Labels = dict[str, str | tuple[str, ...]]
+"""Node label to its value, or to several values any of which will do."""
 
-class Entry(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", tag_field="kind"
-):
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9._]{0,58}[a-z0-9])?")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", tag_field="kind"):
     """What every entry has."""
 
     name: str
     """What the entry describes, and what a later entry of the same name replaces."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f'"{self.name}" is not a name: lower-case letters, digits, "-", "." and "_"')
 
 
 class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -36,6 +45,10 @@ class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     defaults: tuple[int, ...] = ()
     """Other numbers of cubes that have a default topology."""
 
+    def __post_init__(self) -> None:
+        if min(self.most, self.longest, self.edge) < 1 or max(self.most, self.longest) > 65536:
+            raise ValueError("cubes: most, longest and edge are numbers from 1 to 65536")
+
 
 class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     """A TPU generation. `name` is libtpu's word for it, as in TPU_ACCELERATOR_TYPE: `v5litepod`."""
@@ -49,9 +62,9 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     dimensions: Literal[2, 3]
     """Axes of a topology."""
     shapes: tuple[str, ...]
-    """Slices smaller than a cube, or all slices where there are no cubes; each is its size's default topology."""
+    """Slices smaller than a cube, or all where there are no cubes; each is its size's default topology."""
     wrap: Literal["all-from-4", "axis-of-16"]
-    """Which axes close into a ring: all of them once every side is 4 or more, or each one of exactly 16."""
+    """Which axes close into a ring: all once every side is 4 or more, or each one of exactly 16."""
     cubes: Cubes | None = None
     """Larger slices, by rule."""
     chips_per_host: int = 4
@@ -76,21 +89,119 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     """Keys of the taints on its nodes."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cores_per_chip < 1 or not self.shapes:
+            raise ValueError("coresPerChip is at least 1, and shapes has at least one topology")
         for text in (*self.shapes, *self.other_hosts):
             shape = topology.parse(text)
             if shape is None or len(shape) != self.dimensions:
-                raise ValueError(f"{self.name}: {text} is not a topology of {self.dimensions} sizes")
-        for count in (self.chips_per_host, *(n for hosts in self.other_hosts.values() for n in hosts)):
-            if count not in topology.HOST_BOUNDS:
-                raise ValueError(f"{self.name}: a host of {count} chips has no known layout")
+                raise ValueError(f"{text} is not a topology of {self.dimensions} sizes")
         for text in self.shapes:
-            self._tiles(text)
+            self._check_hosts(text)
+        label.check_value(self.label)
+        label.check_value(self.single_host_label)
+        for key in self.tolerations:
+            label.check_key(key)
 
-    def _tiles(self, text: str) -> None:
-        shape = topology.parse(text)
+    def _check_hosts(self, text: str) -> None:
         for count in self.other_hosts.get(text, (self.chips_per_host,)):
-            if shape and topology.host_bounds(shape, count) is None:
-                raise ValueError(f"{self.name}: hosts of {count} chips do not tile {text}")
+            if count not in topology.HOST_BOUNDS:
+                raise ValueError(f"a host of {count} chips has no known layout")
+            if topology.host_bounds(topology.parse(text) or (), count) is None:
+                raise ValueError(f"hosts of {count} chips do not tile {text}")
 
 
-AnyEntry = Tpu
+class Mig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """How parts of a GPU are asked for."""
+
+    prefix: str
+    """Type names of a part of any model are `<prefix><profile>`."""
+    resource: str
+    """The resource of a part is this and the profile."""
+    labels: dict[Platform, str] = msgspec.field(default_factory=dict)
+    """Where a part is an ordinary device on a node that a label marks: the label, whose value is the profile."""
+
+
+class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
+    """Devices of a vendor, whatever the model: a type by itself, and what models and instances build on."""
+
+    family: str
+    """The vendor's word that a program may branch on."""
+    resource: str
+    """What containers ask for."""
+    tolerations: tuple[str, ...] = ()
+    """Keys of the taints on its nodes."""
+    platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """More of them, on some platforms."""
+    mig: Mig | None = None
+    """Set where devices can be had in parts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        label.check_key(self.resource)
+        for key in (*self.tolerations, *(k for keys in self.platform_tolerations.values() for k in keys)):
+            label.check_key(key)
+
+
+class Model(Entry, frozen=True, kw_only=True, tag="model"):
+    """One model of such devices, with the memory where the model has several sizes."""
+
+    of: str
+    """The `devices` entry that it belongs to."""
+    aliases: tuple[str, ...] = ()
+    """Other names that people use for it."""
+    select: dict[Platform, Labels] = msgspec.field(default_factory=dict)
+    """Node labels of the model. A platform that is missing has none that is publicly known."""
+    mig: tuple[str, ...] = ()
+    """Profiles of its parts."""
+    most: dict[Platform, int] = msgspec.field(default_factory=dict)
+    """The most devices in one node, where that is publicly known."""
+    platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Keys of more taints on its nodes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for labels in self.select.values():
+            for key, values in labels.items():
+                label.check_key(key)
+                for value in several(values):
+                    label.check_value(value)
+        for keys in self.platform_tolerations.values():
+            for key in keys:
+                label.check_key(key)
+
+
+class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
+    """A cloud's machine type with all its devices."""
+
+    of: str
+    """The `devices` entry that its devices belong to."""
+    instance_type: str
+    """Value of the node label node.kubernetes.io/instance-type."""
+    count: int
+    """Its devices."""
+    extras: dict[str, int] = msgspec.field(default_factory=dict)
+    """Other resources that it has and that a job on it wants."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        label.check_value(self.instance_type)
+        if self.count < 1 or any(amount < 1 for amount in self.extras.values()):
+            raise ValueError("count and extras are at least 1")
+        for key in self.extras:
+            label.check_key(key)
+
+
+class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):
+    """A name that people use for several models: refused, with the choices."""
+
+    choices: tuple[str, ...]
+    """Names of the models."""
+
+
+AnyEntry = Tpu | Devices | Model | Instance | Ambiguous
+
+
+def several(values: str | Iterable[str]) -> tuple[str, ...]:
+    """One value or several, as several."""
+    return (values,) if isinstance(values, str) else tuple(values)

@@ -11,16 +11,13 @@ from typing import Literal
 
 import msgspec
 
-from webhook import document
+from webhook import document, label
 from webhook.catalogue import Catalogue
 from webhook.document import BadConfig
 from webhook.entry import AnyEntry, Platform
 
 Mode = Literal["plugin", "host"]
 
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 
@@ -103,7 +100,7 @@ class Toleration(_Settings, frozen=True, kw_only=True, omit_defaults=True):
         if self.operator == "Exists" and self.value:
             raise ValueError(f'a toleration with operator: Exists has no value, found "{self.value}"')
         if self.key:
-            _check_key(self.key)
+            label.check_key(self.key)
 
 
 class Placement(_Settings, frozen=True, kw_only=True):
@@ -122,17 +119,14 @@ class Placement(_Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for key, value in self.node_selector.items():
-            _check_key(key)
-            if not _LABEL_VALUE.fullmatch(value):
-                raise ValueError(
-                    f'nodeSelector: "{value}" is not a label value (63 letters, digits, "-", "_", ".")'
-                )
+            label.check_key(key)
+            label.check_value(value)
         for key in self.annotations:
-            _check_key(key)
+            label.check_key(key)
             if key.startswith("accel.io/"):
                 raise ValueError(f'annotations: "{key}" is a key that users set, not placements')
         for key, amount in self.resources.items():
-            _check_key(key)
+            label.check_key(key)
             if not _QUANTITY.fullmatch(str(amount)):
                 raise ValueError(f'resources: {key}: "{amount}" is not a quantity, like 32 or 64Gi')
 
@@ -271,18 +265,14 @@ class Config(_Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if isinstance(self.shared_memory, str) and not _QUANTITY.fullmatch(self.shared_memory):
-            raise ValueError(
-                f'sharedMemory: "{self.shared_memory}" is not valid: true, false, or a size such as 64Gi'
-            )
+            raise ValueError(f'sharedMemory: "{self.shared_memory}" is not valid: true, false, or a size such as 64Gi')
         for name in (*self.placements, *self.host_profiles):
-            if not _SUBDOMAIN.fullmatch(name) or len(name) > 50:
-                raise ValueError(
-                    f'"{name}" is not a name: lower-case letters, digits, "-" and ".", at most 50'
-                )
+            if not label.is_subdomain(name) or len(name) > 50:
+                raise ValueError(f'"{name}" is not a name: lower-case letters, digits, "-" and ".", at most 50')
         for resource in (*self.detect, *self.accelerators):
             if "/" not in resource:
                 raise ValueError(f'"{resource}" is not a device resource, such as nvidia.com/gpu')
-            _check_key(resource)
+            label.check_key(resource)
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -436,16 +426,6 @@ def _check_path(field: str, path: str) -> None:
 def _check_env(name: str) -> None:
     if not _ENV_NAME.fullmatch(name):
         raise ValueError(f'"{name}" is not a name of a variable')
-
-
-def _check_key(key: str) -> None:
-    """A label, annotation, taint or resource key: an optional DNS prefix, "/", a name of at most 63 characters."""
-    prefix, slash, name = key.rpartition("/")
-    fits = _LABEL_NAME.fullmatch(name) and (
-        not slash or (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix))
-    )
-    if not fits:
-        raise ValueError(f'"{key}" is not a key, such as example.com/name')
 
 
 __all__ = [
