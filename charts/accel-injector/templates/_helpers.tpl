@@ -65,6 +65,22 @@ metadata:
 {{- end -}}
 {{- end -}}
 
+{{/* The volume that a kubelet would mount by itself, for the one container that may have it. */}}
+{{- define "accel-injector.apiAccess" -}}
+- name: api-access
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3600
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+{{- end -}}
+
 {{/* The platform's labels: as the values say, or as the API server's version tells (AKS's tells nothing). */}}
 {{- define "accel-injector.platform" -}}
 {{- $version := .Capabilities.KubeVersion.Version -}}
