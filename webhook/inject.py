@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from webhook import annotations
-from webhook.annotations import INJECT, NONE, TYPE
+from webhook.annotations import INJECT, INJECTED, NONE, TYPE
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.mutators import mutate
-from webhook.patch import Append, Edit, Put, Remove, as_was
-from webhook.pod import annotations_of, containers_of
+from webhook.patch import Edit, Remove, as_was, stored
+from webhook.pod import annotations_of, containers_of, controller_of
 from webhook.resolution import Place, resolve
 
 LEFT_ALONE = {
@@ -37,11 +37,9 @@ class Injection(msgspec.Struct, frozen=True):
 
 def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     """The edits that give every pod template of `obj` what it asks for; raises `Denied`."""
-    levels = _own_levels(workload, obj)
     code = workload.skipped(obj)
     if code is not None:
-        warned = code in LEFT_ALONE and any(TYPE in level for level in levels)
-        return Injection(skipped=code, warnings=(Warn("skipped", {"why": LEFT_ALONE[code]}),) if warned else ())
+        return Injection(skipped=code, warnings=tuple(_why_skipped(workload, obj, setting, code)))
     _check_reach(workload, obj)
     targets = [t for place in workload.places(obj) if (t := _target(place, setting)) is not None]
     targets = list(workload.facts(obj, targets, setting))
@@ -56,10 +54,18 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     )
 
 
-def _own_levels(workload: Workload, obj: Any) -> list[dict[str, str]]:
-    """Our annotations at every level of the object."""
-    metadata = [obj.metadata, *(level for place in workload.places(obj) for level in place.levels)]
-    return [annotations.own(annotations_of(m)) for m in metadata if m is not None]
+def _why_skipped(workload: Workload, obj: Any, setting: Setting, code: str) -> Iterator[Warn]:
+    """What the user should hear of an object that asked and is left alone."""
+    places = list(workload.places(obj))
+    if code in LEFT_ALONE and any(TYPE in level for place in places for level in _levels(place)):
+        yield Warn("skipped", {"why": LEFT_ALONE[code]})
+    if code != "foreign-owner":
+        return
+    owner = controller_of(obj.metadata)
+    for hardware in (t.resolution.accelerator for p in places if (t := _target(p, setting)) is not None):
+        if owner is not None and hardware.hosts > 1:
+            facts = {"kind": owner.kind[:32], "type": hardware.name, "hosts": hardware.hosts}
+            yield Warn("foreign-job", facts)
 
 
 def _target(place: Place, setting: Setting) -> Target | None:
@@ -147,16 +153,13 @@ def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Inject
         first = denied.message.splitlines()[0]
         return Injection(warnings=(Warn("update-not-understood", {"why": first}),))
     edits = as_was(fresh.edits, old)
-    changed = _changed(fresh.edits, edits)
-    warnings = (*fresh.warnings, Warn("old-kept", {"what": changed})) if changed else fresh.warnings
-    return Injection(tuple(edits), warnings, fresh.types)
+    warning = _lost(fresh.edits, old)
+    return Injection(tuple(edits), (*fresh.warnings, *warning), fresh.types)
 
 
-def _changed(fresh: Sequence[Edit], kept: Sequence[Edit]) -> str:
-    """What the new object would have got and the stored one does not have; empty where that is nothing."""
-    stored = {(e.path, str(e.value)) for e in kept if isinstance(e, Put | Append)}
-    for edit in fresh:
-        if isinstance(edit, Remove) or (edit.path, str(edit.value)) in stored:
-            continue
-        return str(edit.path[-1])
-    return ""
+def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
+    """What the new object would have got and the stored one cannot get any more: said once."""
+    differing = [e for e in fresh if not isinstance(e, Remove) and stored(e, old) != e.value]
+    if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
+        return (Warn("never-injected"),)
+    return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()

@@ -89,6 +89,7 @@ WARNINGS: dict[str, str] = {
     "not-parallel": "podManagementPolicy is not Parallel: the hosts of {type} would wait for each other",
     "privileged": "container {name} is privileged: it sees every device of its node",
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
+    "never-injected": "created without injection, which cannot be added now; delete and recreate",
     "update-not-understood": "left as it was: {why}",
     "neuron-part": "{count} Neuron devices need the Neuron scheduler extension to be contiguous",
 }

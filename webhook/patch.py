@@ -163,16 +163,17 @@ def as_was(edits: Iterable[Edit], old: Any) -> list[Edit]:
     """
     kept: list[Edit] = []
     for edit in edits:
-        before = _before(edit, old)
+        found = stored(edit, old)
         if isinstance(edit, Remove):
-            if before is None:
+            if found is None:
                 kept.append(edit)
-        elif before is not None:
-            kept.append(msgspec.structs.replace(edit, value=before))
+        elif found is not None:
+            kept.append(msgspec.structs.replace(edit, value=found))
     return kept
 
 
-def _before(edit: Edit, old: Any) -> Any:
+def stored(edit: Edit, old: Any) -> Any:
+    """What `old`, as plain JSON values, has at the edit's place; None where it has nothing."""
     if not isinstance(edit, Append):
         return at(old, edit.path)
     for item in at(old, edit.path) or ():

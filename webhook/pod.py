@@ -37,7 +37,7 @@ class Metadata(View, frozen=True, gc=False):
 class EnvVar(View, frozen=True, gc=False):
     name: str = ""
     value: str | None = None
-    valueFrom: msgspec.Raw | None = None
+    valueFrom: Any = None
 
 
 class Resources(View, frozen=True, gc=False):

@@ -1,0 +1,140 @@
+"""A golden case: a folder with an object and what becomes of it.
+
+input.yaml      one object, as a user would write it
+expected.yaml   the whole object after injection, or
+denied.txt      the message that kubectl would show
+warnings.txt    one per line, where there are any
+config.yaml     the site config, where it is not the default
+old.yaml        the stored object; then the case is an UPDATE, and expected.yaml what is stored after it
+"""
+
+import base64
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jsonpatch
+import msgspec
+import yaml
+
+from webhook import config
+from webhook.admission import Answer
+from webhook.site import Site
+
+FOLDER = Path(__file__).parent / "cases"
+NAMESPACE = "team-a"
+
+
+class Outcome(NamedTuple):
+    """What an API server would see."""
+
+    patched: Any
+    denied: str
+    warnings: tuple[str, ...]
+    patch: list[dict[str, Any]]
+
+
+class Case(NamedTuple):
+    """One folder."""
+
+    folder: Path
+
+    @property
+    def object(self) -> Any:
+        return read(self.folder / "input.yaml")
+
+    @property
+    def old(self) -> Any:
+        path = self.folder / "old.yaml"
+        return read(path) if path.exists() else None
+
+    @property
+    def site(self) -> Site:
+        path = self.folder / "config.yaml"
+        return site(path if path.exists() else None)
+
+    @property
+    def expected(self) -> Any:
+        path = self.folder / "expected.yaml"
+        return read(path) if path.exists() else None
+
+    @property
+    def denied(self) -> str:
+        return _text(self.folder / "denied.txt")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(_text(self.folder / "warnings.txt").splitlines())
+
+
+def all_cases() -> list[Case]:
+    """Every folder, by name."""
+    return [Case(path) for path in sorted(FOLDER.iterdir()) if path.is_dir()]
+
+
+@cache
+def site(path: Path | None) -> Site:
+    """A site config, parsed once per run."""
+    return config.load(path)
+
+
+def read(path: Path) -> Any:
+    """One YAML document as JSON values."""
+    return yaml.load(path.read_text(), Loader=_Loader)
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: a date stays the text it was."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith("timestamp")]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _text(path: Path) -> str:
+    return path.read_text().rstrip("\n") if path.exists() else ""
+
+
+def review(obj: Any, old: Any = None, **request: Any) -> bytes:
+    """The body that an API server would send."""
+    group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+    metadata = obj.get("metadata") or {}
+    return json.dumps(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "6f1c8a52-0000-4000-8000-000000000001",
+                "kind": {"group": group, "version": version, "kind": obj.get("kind", "")},
+                "name": metadata.get("name", ""),
+                "namespace": metadata.get("namespace") or NAMESPACE,
+                "operation": "CREATE" if old is None else "UPDATE",
+                "object": obj,
+                "oldObject": old,
+                **request,
+            },
+        }
+    ).encode()
+
+
+def outcome(body: bytes, obj: Any) -> Outcome:
+    """An answer, with its patch applied by a library that is not ours."""
+    response = json.loads(body)["response"]
+    assert response["uid"] == "6f1c8a52-0000-4000-8000-000000000001"
+    assert ("patch" in response) == ("patchType" in response)
+    patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
+    denied = "" if response["allowed"] else response["status"]["message"]
+    return Outcome(jsonpatch.apply_patch(obj, patch), denied, tuple(response.get("warnings", ())), patch)
+
+
+def decided(answer: Answer, obj: Any) -> Outcome:
+    """`outcome` of a decision; an internal error fails with its traceback."""
+    assert answer.status == 200, answer.detail or answer.body
+    return outcome(answer.body, obj)
+
+
+def plain(value: Any) -> Any:
+    """A copy that shares nothing."""
+    return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,0 +1,151 @@
+"""Reviews that no golden case shows: other operations, odd bodies, our own mistakes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.case import decided, review, site
+from webhook import admission
+from webhook.admission import admit
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "annotations": {"accel.io/type": "tpu-v4-8"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
+
+
+def answered(obj: Any = POD, old: Any = None, **request: Any) -> admission.Answer:
+    """The answer to a request that differs from a plain CREATE in these fields."""
+    return admit(review(obj, old, **request), site(None))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"operation": "DELETE", "object": None, "oldObject": POD},
+        {"operation": "CONNECT"},
+        {"operation": "UPDATE", "oldObject": POD},
+        {"operation": "UPDATE", "subResource": "ephemeralcontainers", "oldObject": POD},
+        {"operation": "UPDATE", "subResource": "resize", "oldObject": POD},
+        {"operation": "CREATE", "subResource": "binding"},
+        {"operation": ""},
+    ],
+)
+def test_what_is_not_ours_is_allowed_without_a_patch(request_: dict[str, Any]) -> None:
+    """Pods are never changed after creation, and subresources never."""
+    answer = answered(**request_)
+
+    assert "skipped" == answer.outcome
+    assert {"uid": "6f1c8a52-0000-4000-8000-000000000001", "allowed": True} == json.loads(answer.body)["response"]
+
+
+def test_an_unknown_kind_is_allowed_with_a_warning() -> None:
+    """A configuration that sends us too much must not stop anyone."""
+    answer = answered({**POD, "kind": "Unicorn"})
+
+    assert ("accel.io: kind Unicorn is not known to accel-injector: left alone",) == decided(answer, POD).warnings
+    assert "other" == answer.kind
+
+
+def test_dry_run_is_no_different() -> None:
+    """There is nothing that a dry run would have to spare."""
+    assert answered(dryRun=True).body == answered().body
+
+
+def test_the_request_names_the_namespace() -> None:
+    """The object's own can be empty or another."""
+    obj = {**POD, "metadata": {**POD["metadata"], "namespace": "other"}}
+
+    assert "team-b" == answered(obj, namespace="team-b").namespace
+
+
+def test_audit_annotations_only_with_a_patch() -> None:
+    """A second pass must not write another value under the same key; keys have no slash."""
+    first = json.loads(answered().body)["response"]
+
+    assert {"type": "tpu-v4-8", "outcome": "injected"} == first["auditAnnotations"]
+    again = answered(decided(answered(), POD).patched)
+    assert "auditAnnotations" not in json.loads(again.body)["response"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b"{}",
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}',
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": ""}}',
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
+        b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "u"}}',
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "ConversionReview", "request": {"uid": "u"}}',
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "\xff"}}',
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": NaN}}',
+        b'{"request":' * 100_000,
+        b'{"a":' + b"[" * 100_000,
+    ],
+)
+def test_what_is_no_review_is_a_bad_request(body: bytes) -> None:
+    """One line that says so, never a decision."""
+    answer = admit(body, site(None))
+
+    assert (400, "bad-review") == (answer.status, answer.outcome)
+    assert answer.body
+    assert b"\n" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [[1], 5, "x", {"containers": {}}, {"containers": [5]}, {"containers": [{"env": "x"}]}, {"nodeSelector": []}],
+)
+def test_a_field_of_the_wrong_type_is_denied(spec: Any) -> None:
+    """Kinds without a schema let anything through to us; the message names the place."""
+    answer = answered({**POD, "spec": spec})
+
+    assert ("denied", "unreadable") == (answer.outcome, answer.code)
+    assert "$.spec" in answer.detail
+
+
+def test_deep_objects_are_no_crash() -> None:
+    """A hundred thousand brackets inside the object."""
+    deep = json.dumps(POD).replace('"i"', "[" * 100_000 + "]" * 100_000)
+    body = review({}).replace(b'"object": {}', b'"object": ' + deep.encode())
+
+    assert admit(body, site(None)).status in (200, 400)
+
+
+def test_our_own_mistake_is_an_error_without_a_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """failurePolicy decides; the traceback is for the log, not for the client."""
+
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(admission, "inject", broken)
+    answer = answered()
+
+    assert (500, "error") == (answer.status, answer.outcome)
+    assert b"accel-injector: internal error" == answer.body
+    assert "ZeroDivisionError" in answer.detail
+
+
+def test_warnings_are_few_and_short() -> None:
+    """The API server drops a warning with a control character and cuts long ones."""
+    keys = {f"accel.io/strange-{i}-\u0007-" + "x" * 200: "v" for i in range(9)}
+    obj = {**POD, "metadata": {"name": "p", "annotations": keys}}
+    warnings = decided(answered(obj), obj).warnings
+
+    assert 5 == len(warnings)
+    assert all(len(w) <= 120 and w.isprintable() and w.startswith("accel.io: ") for w in warnings)
+
+
+def test_an_escaped_key_is_seen() -> None:
+    """JSON may spell the letters of a key as escapes."""
+    escaped = "".join(f"\\u{ord(c):04x}" for c in "accel.io/type")
+
+    assert "injected" == admit(review(POD).replace(b"accel.io/type", escaped.encode()), site(None)).outcome

@@ -1,0 +1,146 @@
+"""Every folder of tests/cases, checked five ways. A new case is a new folder; `make goldens` fills it in."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests import untouched
+from tests.case import Case, all_cases, decided, plain, review
+from tests.client import call, post
+from webhook.admission import admit
+from webhook.manifest import injected
+from webhook.server import Addresses, running
+from webhook.settings import Settings
+from webhook.site import Site
+from webhook.workloads import WORKLOADS
+
+CASES = all_cases()
+
+
+def named(case: Case) -> str:
+    """The folder's name is the test's."""
+    return case.folder.name
+
+
+every_case = pytest.mark.parametrize("case", CASES, ids=named)
+
+
+class Current:
+    """The site config of the case that is being served."""
+
+    site: Site
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Addresses]:
+    """The real HTTPS service; it decides by `Current.site`."""
+    settings = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, log_level="error")
+    with running(settings, lambda body, _site: admit(body, Current.site)) as addresses:
+        yield addresses
+
+
+@every_case
+def test_golden(case: Case, request: pytest.FixtureRequest) -> None:
+    """The object becomes what the folder says, with these warnings, or is denied with this message."""
+    found = expectation(case)
+    if request.config.getoption("--update-goldens"):
+        write(case, *found)
+    patched, denied, warnings = found
+
+    assert case.expected is not None or case.denied, f"run `make goldens`, then read what it wrote in {case.folder}"
+    assert case.denied == denied
+    assert case.warnings == warnings
+    if not denied:
+        assert case.expected == patched
+
+
+def expectation(case: Case) -> tuple[object, str, tuple[str, ...]]:
+    """(object after injection, denial, warnings): by admission, and offline for kinds that it only checks."""
+    obj, kind = case.object, kind_of(case)
+    decision = decided(admit(review(obj, case.old), case.site), obj)
+    if kind is not None and not kind.patched and not decision.denied:
+        text, warnings = injected(yaml.safe_dump(obj, sort_keys=False), case.site, namespace_of(case))
+        assert set(decision.warnings) <= set(warnings)
+        return yaml.safe_load(text), "", tuple(warnings)
+    return decision.patched, decision.denied, decision.warnings
+
+
+def kind_of(case: Case) -> object:
+    """The workload that the case is of."""
+    group = str(case.object["apiVersion"]).rpartition("/")[0]
+    return WORKLOADS.get((group, case.object["kind"]))
+
+
+def namespace_of(case: Case) -> str:
+    """The namespace that the request comes from."""
+    return (case.object.get("metadata") or {}).get("namespace") or "team-a"
+
+
+def write(case: Case, patched: object, denied: str, warnings: tuple[str, ...]) -> None:
+    """`make goldens`: what the code does now."""
+    put(case.folder / "denied.txt", denied)
+    put(case.folder / "warnings.txt", "\n".join(warnings))
+    text = yaml.safe_dump(patched, sort_keys=False, width=120)
+    put(case.folder / "expected.yaml", "" if denied else text.rstrip("\n"))
+
+
+def put(path: Path, text: str) -> None:
+    """A file with this text, or none."""
+    if text:
+        path.write_text(text + "\n")
+    elif path.exists():
+        path.unlink()
+
+
+@every_case
+def test_injecting_the_result_again_changes_nothing(case: Case) -> None:
+    """reinvocationPolicy IfNeeded is safe: what was injected is valid input, and complete."""
+    if case.denied:
+        return
+    result = decided(admit(review(case.expected, case.old and case.expected), case.site), case.expected)
+
+    assert result.denied == ""
+    assert result.patch == []
+
+
+@every_case
+def test_the_service_says_the_same(case: Case, service: Addresses) -> None:
+    """Over HTTPS comes what the function returns, byte for byte."""
+    Current.site = case.site
+    body = review(case.object, case.old)
+    status, _, answer = call(service, post(body))
+
+    assert status == 200
+    assert admit(body, case.site).body == answer
+
+
+@every_case
+def test_the_command_says_the_same(case: Case) -> None:
+    """`accel inject` prints the golden, offline."""
+    if case.old is not None:
+        return
+    text = yaml.safe_dump(case.object, sort_keys=False)
+    if case.denied:
+        with pytest.raises(Exception) as raised:
+            injected(text, case.site, namespace_of(case))
+        assert case.denied in str(raised.value)
+        return
+    result, warnings = injected(text, case.site, namespace_of(case))
+
+    assert case.expected == yaml.safe_load(result)
+    assert case.warnings == tuple(warnings)
+
+
+@every_case
+def test_nothing_else_is_touched(case: Case) -> None:
+    """Outside the fields that are ours, the object is as it was, fields newer than we are included."""
+    if case.denied:
+        return
+    assert [] == untouched.strangers(plain(case.object), plain(case.expected))
+
+
+def test_every_folder_is_a_case() -> None:
+    """A folder without an input is a leftover."""
+    assert [] == [case.folder.name for case in CASES if not (case.folder / "input.yaml").exists()]

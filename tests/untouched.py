@@ -1,0 +1,95 @@
+"""Fields that are not ours stay as they were: what injection may change in an object, and nothing else."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_TEMPLATE = r"(/spec/.*template|/spec/.*Template|)"
+_CONTAINER = _TEMPLATE + r"/spec/(containers|initContainers)/\d+"
+OWNED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r".*/metadata/annotations/.*",
+        _TEMPLATE + r"/spec/nodeSelector/.*",
+        _TEMPLATE + r"/spec/(tolerations|volumes)/\+",
+        _TEMPLATE + r"/spec/tolerations/-",
+        _TEMPLATE + r"/spec/affinity/nodeAffinity/required.*",
+        _TEMPLATE + r"/spec/affinity/podAntiAffinity/.*\+",
+        _TEMPLATE + r"/metadata/labels/accel\.io~1.*",
+        _TEMPLATE + r"/spec/(schedulerName|dnsPolicy)",
+        _CONTAINER + r"/resources/(limits|requests)/.*",
+        _CONTAINER + r"/(env|volumeMounts)/\+",
+        _CONTAINER + r"/env/LD_LIBRARY_PATH",
+        _CONTAINER + r"/securityContext/privileged",
+        r"(/spec/replicatedJobs/\d+/template|/spec/jobTemplate|)/spec/(parallelism|completions|completionMode)",
+        r"/spec/replicatedJobs/\d+/groupName",
+        r"/spec/leaderWorkerTemplate/size",
+        r"/spec/(schedulerName|queue|minAvailable|minSuccess)",
+        r"/spec/tasks/\d+/minAvailable",
+        r"/spec/.*workerGroupSpecs/\d+/numOfHosts",
+    )
+)
+_PARENTS = frozenset(
+    {"metadata", "annotations", "nodeSelector", "resources", "limits", "requests", "affinity", "nodeAffinity"}
+)
+
+
+def strangers(before: Any, after: Any) -> list[str]:
+    """Paths that differ and are not ours to change. Lists of named things are compared item by item."""
+    return [path for path in _changes(before, after, "") if not any(p.fullmatch(path) for p in OWNED)]
+
+
+def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in {**before, **after}:
+            step = f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+            if key not in before or (before[key] is None and isinstance(after.get(key), dict | list)):
+                yield from _added(after[key], step)
+            elif key not in after:
+                yield step
+            else:
+                yield from _changes(before[key], after[key], step)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _list_changes(before, after, path)
+    elif before != after or type(before) is not type(after):
+        yield path
+
+
+def _added(value: Any, path: str) -> Iterator[str]:
+    """The leaves of something new, so that a new parent is judged by what it holds."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _added(inner, f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list) and value:
+        yield f"{path}/+"
+    else:
+        yield path
+
+
+def _list_changes(before: list[Any], after: list[Any], path: str) -> Iterator[str]:
+    """Items of ours may stand between the user's; the user's stay, in order (but the placeholder's toleration)."""
+    if len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            name = old.get("name") if isinstance(old, dict) else None
+            step = f"{path}/{name}" if path.endswith("/env") and name else f"{path}/{index}"
+            for change in _changes(old, new, step):
+                yield f"{path}/{name}" if path.endswith("/env") and name else change
+        return
+    rest = iter(enumerate(after))
+    for old in before:
+        if path.endswith("/tolerations") and str((old or {}).get("key", "")).startswith("accel.io/"):
+            yield f"{path}/-"
+            continue
+        for _, new in rest:
+            if new == old or (_same_name(old, new) and new.get("name") == "LD_LIBRARY_PATH"):
+                break
+            yield f"{path}/+"
+        else:
+            yield f"{path}: lost {old!r}"
+            return
+    for _ in rest:
+        yield f"{path}/+"
+
+
+def _same_name(old: Any, new: Any) -> bool:
+    return isinstance(old, dict) and isinstance(new, dict) and old.get("name") == new.get("name")
