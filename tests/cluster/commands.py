@@ -3,7 +3,11 @@
 Everything listens on loopback. `home` is the control plane's folder, with the files named here in it.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from . import binaries
 from .nodes import KWOK
@@ -12,6 +16,7 @@ ISSUER = "https://kubernetes.default.svc"
 SERVICE_RANGE = "10.96.0.0/16"
 FIRST_SERVICE_ADDRESS = "10.96.0.1"  # of the Service kubernetes.default, which the serving certificate names
 STAGES = ("node/fast", "node/heartbeat", "pod/fast")  # what kwok's nodes and pods do, from its module
+COMPLETE = "test.example.com/complete"  # the annotation that ends a Job's pod
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -90,10 +95,8 @@ def scheduler(kubeconfig: Path) -> list[str]:
 
 def kwok(home: Path, kubeconfig: Path) -> list[str]:
     """kwok for the nodes that carry its annotation; writes its stages to one file, as it wants them."""
-    folders = [binaries.source("kwok") / "kustomize" / "stage" / stage for stage in STAGES]
-    stages = [path.read_text() for folder in folders for path in sorted(folder.glob("*-*.yaml"))]
     config = home / "kwok.yaml"
-    config.write_text("\n---\n".join(stages))
+    config.write_text(yaml.safe_dump_all(stages()))
     selector = ",".join(f"{key}={value}" for key, value in KWOK.items())
     return [
         str(binaries.ensure("kwok")),
@@ -103,3 +106,17 @@ def kwok(home: Path, kubeconfig: Path) -> list[str]:
         "--node-port=0",  # else it listens on every address
         "--node-ip=127.0.0.1",
     ]
+
+
+def stages() -> Iterator[dict[str, Any]]:
+    """Yield kwok's stages, but for this: a Job's pod ends when it is annotated, not at once.
+
+    A pod that ends at once frees its node for the next one, and a slice of two hosts would run on one.
+    """
+    folders = [binaries.source("kwok") / "kustomize" / "stage" / stage for stage in STAGES]
+    for path in (path for folder in folders for path in sorted(folder.glob("*-*.yaml"))):
+        stage = yaml.safe_load(path.read_text())
+        if stage["metadata"]["name"] == "pod-complete":
+            told = {"key": f'.metadata.annotations["{COMPLETE}"]', "operator": "Exists"}
+            stage["spec"]["selector"]["matchExpressions"].append(told)
+        yield stage

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from . import binaries
+from . import binaries, controllers
 from .controlplane import PROGRAMS, ControlPlane
 from .nodes import rows
 
@@ -37,3 +37,31 @@ def namespace(cluster: ControlPlane) -> Iterator[str]:
 def nodes(cluster: ControlPlane) -> None:
     """The fake nodes of nodes.yaml."""
     cluster.fake_nodes(rows())
+
+
+@pytest.fixture(scope="session")
+def jobset_controller(cluster: ControlPlane, pytestconfig: pytest.Config) -> None:
+    """The JobSet controller, its CRD and its webhooks."""
+    build(pytestconfig, "helm", "jobset")
+    controllers.start(cluster, controllers.JOBSET)
+
+
+@pytest.fixture(scope="session")
+def lws_controller(cluster: ControlPlane, pytestconfig: pytest.Config) -> None:
+    """The LeaderWorkerSet controller, its CRD and its webhooks."""
+    build(pytestconfig, "helm", "lws")
+    controllers.start(cluster, controllers.LWS)
+
+
+@pytest.fixture(scope="session")
+def kueue_controller(cluster: ControlPlane, pytestconfig: pytest.Config) -> None:
+    """Kueue for Jobs, JobSets, Ray and Kubeflow kinds (those whose CRDs are there), with its webhooks for them."""
+    build(pytestconfig, "helm", "kueue")
+    controllers.start(cluster, controllers.KUEUE)
+
+
+@pytest.fixture(scope="session")
+def kuberay_operator(cluster: ControlPlane, pytestconfig: pytest.Config) -> None:
+    """The KubeRay operator and its CRDs."""
+    build(pytestconfig, "kuberay")
+    controllers.start_kuberay(cluster)

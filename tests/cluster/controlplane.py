@@ -13,15 +13,16 @@ What else there is (each is documented at its definition):
     cluster.kubeconfig, .server, .port, .ca         admin's kubeconfig, URL, port, the TinyCA behind all of it
     cluster.client                                  kubernetes.client.ApiClient of the admin
     cluster.token(ns, sa), .service_account_kubeconfig(ns, sa), .as_service_account(ns, sa).request(...)
-    cluster.apply(objects or files), .get(path), .pods(ns), .install_crds(files), .helm(...)
+    cluster.apply(objects or files), .get(path), .pods(ns), .complete(ns), .install_crds(...), .helm(...)
     cluster.namespace(labels), .delete_namespace(name), .fake_node(...), .fake_nodes(nodes.rows())
     cluster.launch(name, attempt), .end(process)    another program beside it
     cluster.certificates(name, dns...)              a folder with tls.crt, tls.key, ca.crt for it
     cluster.restart_apiserver(), .metrics(), .samples(metric), .webhook_histogram(webhook), .audit()
 
-Nodes are kwok's: pods bound to them become Running at once, pods of Jobs Succeeded. There is no kube-proxy
-and no kubelet; a Service of type ExternalName with externalName localhost lets webhooks be called through a
-Service. Everything is ended by its process id, and dies with us (process.py). Failures raise ClusterError.
+Nodes are kwok's: pods bound to them become Running at once, and pods of Jobs succeed when `complete` says so.
+There is no kube-proxy and no kubelet; a Service of type ExternalName with externalName localhost lets webhooks be
+called through a Service. Everything is ended by its process id, and dies with us (process.py). Failures raise
+ClusterError.
 """
 
 import base64
@@ -91,9 +92,7 @@ class ControlPlane:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
@@ -245,9 +244,7 @@ class ControlPlane:
 
     def _write_kubeconfig(self) -> None:
         admin = self.directory / "admin"
-        certificate, key = (
-            base64.b64encode((admin / f).read_bytes()).decode() for f in ("tls.crt", "tls.key")
-        )
+        certificate, key = (base64.b64encode((admin / f).read_bytes()).decode() for f in ("tls.crt", "tls.key"))
         user = {"client-certificate-data": certificate, "client-key-data": key}
         write_private(self.kubeconfig, self._kubeconfig(user, "default"))
 
@@ -285,22 +282,20 @@ class ControlPlane:
 
     def pods(self, namespace: str, selector: str = "") -> list[dict[str, Any]]:
         """Return the namespace's pods, by name; `selector` is a label selector."""
-        answer = self.request(
-            "GET", f"/api/v1/namespaces/{namespace}/pods", query={"labelSelector": selector}
-        )
-        return sorted(
-            expect(answer, f"pods of {namespace}")["items"], key=lambda pod: pod["metadata"]["name"]
-        )
+        answer = self.request("GET", f"/api/v1/namespaces/{namespace}/pods", query={"labelSelector": selector})
+        return sorted(expect(answer, f"pods of {namespace}")["items"], key=lambda pod: pod["metadata"]["name"])
 
-    def kubectl(
-        self, *args: str, input: str | None = None, check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
+    def complete(self, namespace: str) -> None:
+        """Let the pods of Jobs that run in the namespace succeed, as if their programs had ended."""
+        for pod in self.pods(namespace):
+            patch = {"metadata": {"annotations": {commands.COMPLETE: "true"}}}
+            self.request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", patch)
+
+    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run the real kubectl as the admin. With `check`, ClusterError with its stderr where it fails."""
         return self._run("kubectl", args, input, check)
 
-    def helm(
-        self, *args: str, input: str | None = None, check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
+    def helm(self, *args: str, input: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run the real helm as the admin. With `check`, ClusterError with its stderr where it fails."""
         return self._run("helm", args, input, check)
 
@@ -309,13 +304,17 @@ class ControlPlane:
         parts = [o.read_text() if isinstance(o, Path) else json.dumps(o) for o in objects]
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input="\n---\n".join(parts))
 
-    def install_crds(self, *files: Path) -> None:
-        """Apply files of CustomResourceDefinitions and wait until the API server serves them."""
-        self.apply(*files)
-        names = [
-            f"crd/{d['metadata']['name']}" for f in files for d in yaml.safe_load_all(f.read_text()) if d
-        ]
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    def install_crds(self, *crds: Mapping[str, Any] | Path) -> None:
+        """Apply CustomResourceDefinitions (objects or YAML files) and wait until the API server serves them."""
+        self.apply(*crds)
+        given = [list(yaml.safe_load_all(c.read_text())) if isinstance(c, Path) else [c] for c in crds]
+        names = {crd["metadata"]["name"] for documents in given for crd in documents if crd}
+
+        def established() -> bool:
+            items = self.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
+            return names <= {item["metadata"]["name"] for item in items if condition(item, "Established") == "True"}
+
+        self.wait_for(f"{', '.join(sorted(names))} to be served", established)
 
     def _run(
         self, program: str, args: Sequence[str], input: str | None, check: bool
@@ -408,6 +407,12 @@ def expect(answer: Answer, what: str) -> Any:
         message = answer.body.get("message") if isinstance(answer.body, dict) else answer.body
         raise ClusterError(f"{what}: the API server answered {answer.status}: {message}")
     return answer.body
+
+
+def condition(item: Mapping[str, Any], kind: str) -> str:
+    """Return the status of an object's condition (True, False, Unknown), empty where it has none yet."""
+    conditions = item.get("status", {}).get("conditions") or ()
+    return next((c["status"] for c in conditions if c["type"] == kind), "")
 
 
 def write_private(path: Path, text: str) -> None:

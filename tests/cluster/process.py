@@ -19,9 +19,7 @@ from urllib.parse import urlsplit
 
 TAIL_LINES = 30
 POLL_SECONDS = 0.05
-PORT_RANGE = range(
-    20000, 32000
-)  # below Linux's ephemeral range, so that outgoing connections do not take them
+PORT_RANGE = range(20000, 32000)  # below Linux's ephemeral range, so that outgoing connections do not take them
 
 # Runs in the child before it becomes the program: die with the parent (prctl PR_SET_PDEATHSIG), and at once
 # if the parent died in between. A preexec_fn would do the same, but may deadlock in a parent with threads.
@@ -45,9 +43,7 @@ class ClusterError(Exception):
 class Process:
     """One running program. `log` holds its standard output and error, of all its starts."""
 
-    def __init__(
-        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.log = log
         self._stopped = False
@@ -148,3 +144,10 @@ def answers(url: str) -> bool:
         return False
     finally:
         connection.close()
+
+
+def listening(port: int) -> bool:
+    """Whether something accepts connections on the loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(2)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

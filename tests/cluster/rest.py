@@ -13,9 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 TIMEOUT_SECONDS = 40  # the API server gives up on a request after 60 s, on a webhook after 30 s at most
-WARNING = re.compile(
-    r'299 \S+ "((?:[^"\\]|\\.)*)"'
-)  # RFC 9110 removed the header; RFC 7234 section 5.5 has the form
+WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9110 removed the header; RFC 7234 section 5.5 has the form
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,7 @@ class Api:
             "Accept": "application/json, */*",
             "Content-Type": content or media_type(method),
         }
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self._port, timeout=TIMEOUT_SECONDS, context=self._tls
-        )
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=TIMEOUT_SECONDS, context=self._tls)
         try:
             connection.request(method, target, payload, headers)
             response = connection.getresponse()

@@ -20,9 +20,7 @@ TPU_V4 = {
 }
 
 
-def pod(
-    name: str, selector: dict[str, str] | None = None, limits: dict[str, str] | None = None
-) -> dict[str, Any]:
+def pod(name: str, selector: dict[str, str] | None = None, limits: dict[str, str] | None = None) -> dict[str, Any]:
     """A pod of one container that tolerates TPU nodes."""
     container = {"name": "main", "image": "example.invalid/main", "resources": {"limits": limits or {}}}
     spec: dict[str, Any] = {"containers": [container], "nodeSelector": selector or {}}
@@ -37,13 +35,9 @@ def test_versions_are_the_pinned_ones(cluster: ControlPlane) -> None:
     assert f"Server Version: {pinned}" in cluster.kubectl("version").stdout
 
 
-def test_pod_runs_on_the_node_that_its_selector_names(
-    cluster: ControlPlane, nodes: None, namespace: str
-) -> None:
+def test_pod_runs_on_the_node_that_its_selector_names(cluster: ControlPlane, nodes: None, namespace: str) -> None:
     """The scheduler takes the fake node with the labels and the chips, and kwok runs the pod there."""
-    cluster.apply(
-        {**pod("tpu", TPU_V4, {"google.com/tpu": "4"}), "metadata": {"name": "tpu", "namespace": namespace}}
-    )
+    cluster.apply({**pod("tpu", TPU_V4, {"google.com/tpu": "4"}), "metadata": {"name": "tpu", "namespace": namespace}})
     cluster.wait_for("the pod to run", lambda: cluster.pods(namespace)[0]["status"]["phase"] == "Running")
     assert cluster.pods(namespace)[0]["spec"]["nodeName"] == "v4-2x2x1"
 
@@ -109,9 +103,7 @@ def test_webhook_histogram_counts_calls(cluster: ControlPlane, namespace: str) -
     entry = {
         "name": "nobody.example.com",
         "clientConfig": {"url": "https://127.0.0.1:1/mutate"},
-        "rules": [
-            {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
-        ],
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "failurePolicy": "Ignore",
         "sideEffects": "None",
