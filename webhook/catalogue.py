@@ -104,7 +104,11 @@ class Catalogue:
         self._entries = {entry.name: entry for entry in entries}
         self._spelled = _spelled(self._entries.values())
         self._generations = {s: e for e in self._entries.values() if isinstance(e, Tpu) for s in e.spellings}
-        self._parts = {e.mig.prefix: e for e in self._entries.values() if isinstance(e, Devices) and e.mig}
+        self._parts = {
+            e.mig.prefix: (e, frozenset(self._profiles(e)))
+            for e in self._entries.values()
+            if isinstance(e, Devices) and e.mig
+        }
         self._names = tuple(name for entry in self._entries.values() for name in self._names_of(entry))
         self._whole = tuple(name for name in self._names if PART not in name)
         self._resolved: dict[tuple[str, str | None, int | None], Accelerator] = {}
@@ -268,9 +272,9 @@ class Catalogue:
     def _part(self, name: str) -> Accelerator:
         """A part of a GPU: `nvidia-a100-40gb-mig-1g.5gb`, or of any model: `nvidia-mig-1g.5gb`."""
         spelled = spelling(name)
-        for prefix, devices in self._parts.items():
+        for prefix, (devices, profiles) in self._parts.items():
             profile = spelled.removeprefix(prefix)
-            if profile != spelled and profile in self._profiles(devices):
+            if profile != spelled and profile in profiles:
                 return self._mig(devices, profile, self._any(devices), prefix + profile)
         whole, part, profile = spelled.rpartition(PART)
         entry = self._spelled.get(whole) if part else None
@@ -363,9 +367,9 @@ class Catalogue:
 
     def _nearest(self, spelled: str) -> list[str]:
         """What was probably meant: parts of that model, else names that have it as a word, else names nearly so."""
-        for prefix, devices in self._parts.items():
+        for prefix, (_, profiles) in self._parts.items():
             if spelled.startswith(prefix):
-                parts = [prefix + profile for profile in self._profiles(devices)]
+                parts = [prefix + profile for profile in sorted(profiles)]
                 return difflib.get_close_matches(spelled, parts, n=NEAREST, cutoff=0)
         model, part, _ = spelled.rpartition(PART)
         if part and self._mig_of(model):

@@ -12,13 +12,19 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
+from webhook.messages import quoted
+
 T = TypeVar("T")
 
 Path = tuple[str | int, ...]
 
-_AT = re.compile(r" - at (?:`key` in )?`\$(?P<path>.*)`$")
+_AT = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>\d+)\]|(?P<any>\[\.\.\.\])")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<field>.*)`$")
+_EXPECTED = re.compile(r"Expected `(?P<type>[^`]*)`")
+_OWN = re.compile(r"(?P<field>[a-z][A-Za-z]*): (?P<rest>.*)", re.DOTALL)
+_WORDS = {"object": "a mapping", "array": "a list", "str": "text", "int": "a whole number", "bool": "true or false"}
 
 
 class BadConfig(Exception):
@@ -38,6 +44,8 @@ class _Loader(yaml.CSafeLoader):
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # refused below, with its place
             if key.value in seen:
                 raise yaml.MarkedYAMLError(problem=f'key "{key.value}" is given twice', problem_mark=key.start_mark)
             seen.add(key.value)
@@ -75,20 +83,44 @@ def _explain(raw: object, form: Any, message: str) -> str:
     at = _AT.search(message)
     sentence = message[: at.start()] if at else message
     path = _path(raw, form, at["path"] if at else "", message)
-    unknown = _UNKNOWN.match(sentence)
-    if unknown:
+    if at and at["key"]:
+        return f"{show(path)}: {_bad_key(raw, form, path)}"
+    if unknown := _UNKNOWN.match(sentence):
         return f"{show((*path, unknown['field']))} is not a known key; {_keys(raw, form, path, unknown['field'])}"
-    choices = _choices(form, raw, path)
-    if choices:
-        return f"{show(path)} found {_found(raw, path)}; valid: {', '.join(choices)}"
-    if sentence.startswith(("Expected", "Invalid")):
-        return f"{show(path)} found {_found(raw, path)}; {sentence[0].lower()}{sentence[1:]}"
-    return f"{show(path)} {sentence[0].lower()}{sentence[1:]}"
+    if missing := _MISSING.match(sentence):
+        return f"{show(path)} lacks the key {missing['field']}"
+    if choices := _choices(form, raw, path):
+        return f"{show(path)}: found {_found(raw, path)}; valid: {', '.join(choices)}"
+    if expected := _EXPECTED.match(sentence):
+        return f"{show(path)}: found {_found(raw, path)}; valid: {_in_words(expected['type'])}"
+    # A Struct's own check, which begins with the key that it is about.
+    if own := _OWN.match(sentence):
+        return f"{show((*path, own['field']))}: {own['rest']}"
+    return f"{show(path)}: {sentence}"
+
+
+def _bad_key(raw: object, form: Any, path: Path) -> str:
+    """Which key of a mapping with free keys is wrong: not one of a few words, or not text."""
+    words = [
+        str(word)
+        for kind in _types(form, raw, path)
+        if isinstance(kind, msgspec.inspect.DictType) and isinstance(kind.key_type, msgspec.inspect.LiteralType)
+        for word in kind.key_type.values
+    ]
+    keys = _at(raw, path)
+    wrong = [key for key in keys if key not in words] if isinstance(keys, dict) and words else []
+    if wrong:
+        return f"found the key {quoted(wrong[0])}; valid: {', '.join(words)}"
+    return "every key is text, between quotes if need be"
+
+
+def _in_words(types: str) -> str:
+    return " or ".join(_WORDS.get(kind, kind) for kind in types.split(" | "))
 
 
 def show(path: Path) -> str:
-    """`("placements", "spot", "tolerations", 0)` as `$.placements.spot.tolerations[0]:`."""
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path) + ":"
+    """`("placements", "spot", "tolerations", 0)` as `$.placements.spot.tolerations[0]`."""
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
 def _found(raw: object, path: Path) -> str:
@@ -97,7 +129,9 @@ def _found(raw: object, path: Path) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    return f'"{value[:64]}"' if isinstance(value, str) else repr(value)
+    if value is None:
+        return "nothing"
+    return quoted(value) if isinstance(value, str) else str(value).lower()
 
 
 def _path(raw: object, form: Any, text: str, message: str) -> Path:
@@ -159,7 +193,7 @@ def _keys(raw: object, form: Any, path: Path, wrong: str) -> str:
         }
     )
     near = difflib.get_close_matches(wrong, known, n=1)
-    return f'did you mean "{near[0]}"?' if near else f"valid: {', '.join(known)}"
+    return f"did you mean {near[0]}?" if near else f"valid: {', '.join(known)}"
 
 
 def _choices(form: Any, raw: object, path: Path) -> list[str]:

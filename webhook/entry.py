@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from webhook import label, topology
+from webhook.messages import quoted
 
 Platform = Literal["gke", "eks", "aks", "gfd", "none"]
 """Whose node labels and taints a cluster has: a cloud's, or only those of NVIDIA's GPU feature discovery."""
@@ -28,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f'"{self.name}" is not a name: lower-case letters, digits, "-", "." and "_"')
+            raise ValueError(f'name: {quoted(self.name)} is not a name: lower-case letters, digits, "-", "." and "_"')
 
 
 class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -91,24 +92,24 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.cores_per_chip < 1 or not self.shapes:
-            raise ValueError("coresPerChip is at least 1, and shapes has at least one topology")
+            raise ValueError("shapes: at least one topology is needed, and coresPerChip is at least 1")
         for text in (*self.shapes, *self.other_hosts):
             shape = topology.parse(text)
             if shape is None or len(shape) != self.dimensions:
-                raise ValueError(f"{text} is not a topology of {self.dimensions} sizes")
+                raise ValueError(f"shapes: {quoted(text)} is not a topology of {self.dimensions} sizes")
         for text in self.shapes:
             self._check_hosts(text)
-        label.check_value(self.label)
-        label.check_value(self.single_host_label)
+        label.check_value(self.label, "label")
+        label.check_value(self.single_host_label, "singleHostLabel")
         for key in self.tolerations:
-            label.check_key(key)
+            label.check_key(key, "tolerations")
 
     def _check_hosts(self, text: str) -> None:
         for count in self.other_hosts.get(text, (self.chips_per_host,)):
             if count not in topology.HOST_BOUNDS:
-                raise ValueError(f"a host of {count} chips has no known layout")
+                raise ValueError(f"chipsPerHost: a host of {count} chips has no known layout")
             if topology.host_bounds(topology.parse(text) or (), count) is None:
-                raise ValueError(f"hosts of {count} chips do not tile {text}")
+                raise ValueError(f"chipsPerHost: hosts of {count} chips do not tile {text}")
 
 
 class Mig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -138,9 +139,9 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        label.check_key(self.resource)
+        label.check_key(self.resource, "resource")
         for key in (*self.tolerations, *(k for keys in self.platform_tolerations.values() for k in keys)):
-            label.check_key(key)
+            label.check_key(key, "tolerations")
 
 
 class Model(Entry, frozen=True, kw_only=True, tag="model"):
@@ -163,12 +164,12 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
         super().__post_init__()
         for labels in self.select.values():
             for key, values in labels.items():
-                label.check_key(key)
+                label.check_key(key, "select")
                 for value in several(values):
-                    label.check_value(value)
+                    label.check_value(value, "select")
         for keys in self.platform_tolerations.values():
             for key in keys:
-                label.check_key(key)
+                label.check_key(key, "platformTolerations")
 
 
 class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
@@ -185,11 +186,11 @@ class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        label.check_value(self.instance_type)
+        label.check_value(self.instance_type, "instanceType")
         if self.count < 1 or any(amount < 1 for amount in self.extras.values()):
-            raise ValueError("count and extras are at least 1")
+            raise ValueError("count: this and each of extras is at least 1")
         for key in self.extras:
-            label.check_key(key)
+            label.check_key(key, "extras")
 
 
 class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):

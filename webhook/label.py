@@ -5,6 +5,8 @@ Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels
 
 import re
 
+from webhook.messages import quoted
+
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -25,13 +27,13 @@ def is_subdomain(text: str) -> bool:
     return bool(_SUBDOMAIN.fullmatch(text))
 
 
-def check_key(text: str) -> None:
-    """Raises `ValueError` where `text` is not a key."""
+def check_key(text: str, where: str) -> None:
+    """Raises `ValueError` about `where` if `text` is not a key."""
     if not is_key(text):
-        raise ValueError(f'"{text}" is not a key, such as example.com/name')
+        raise ValueError(f"{where}: {quoted(text)} is not a key, such as example.com/name")
 
 
-def check_value(text: str) -> None:
-    """Raises `ValueError` where `text` is not a label value."""
+def check_value(text: str, where: str) -> None:
+    """Raises `ValueError` about `where` if `text` is not a label value."""
     if not is_value(text):
-        raise ValueError(f'"{text}" is not a label value (at most 63 letters, digits, "-", "_", ".")')
+        raise ValueError(f'{where}: {quoted(text)} is not a label value (at most 63 letters, digits, "-", "_", ".")')

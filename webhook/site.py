@@ -15,8 +15,12 @@ from webhook import document, label
 from webhook.catalogue import Catalogue
 from webhook.document import BadConfig
 from webhook.entry import AnyEntry, Platform
+from webhook.messages import quoted
 
 Mode = Literal["plugin", "host"]
+
+LONGEST_NAME = 50
+"""Characters of a placement's or a profile's name: names of volumes are made of them."""
 
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
@@ -96,11 +100,11 @@ class Toleration(_Settings, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if not self.key and self.operator != "Exists":
-            raise ValueError("a toleration without a key needs operator: Exists")
+            raise ValueError("operator: a toleration without a key needs Exists")
         if self.operator == "Exists" and self.value:
-            raise ValueError(f'a toleration with operator: Exists has no value, found "{self.value}"')
+            raise ValueError(f"value: found {quoted(self.value)}; with operator Exists there is none")
         if self.key:
-            label.check_key(self.key)
+            label.check_key(self.key, "key")
 
 
 class Placement(_Settings, frozen=True, kw_only=True):
@@ -119,16 +123,16 @@ class Placement(_Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for key, value in self.node_selector.items():
-            label.check_key(key)
-            label.check_value(value)
+            label.check_key(key, "nodeSelector")
+            label.check_value(value, f"nodeSelector: {key}")
         for key in self.annotations:
-            label.check_key(key)
+            label.check_key(key, "annotations")
             if key.startswith("accel.io/"):
-                raise ValueError(f'annotations: "{key}" is a key that users set, not placements')
+                raise ValueError(f"annotations: {quoted(key)} is a key that users set, not placements")
         for key, amount in self.resources.items():
-            label.check_key(key)
+            label.check_key(key, "resources")
             if not _QUANTITY.fullmatch(str(amount)):
-                raise ValueError(f'resources: {key}: "{amount}" is not a quantity, like 32 or 64Gi')
+                raise ValueError(f"resources: {key}: {quoted(amount)} is not a quantity, such as 32 or 64Gi")
 
 
 class Device(_Settings, frozen=True, kw_only=True):
@@ -155,7 +159,7 @@ class Library(_Settings, frozen=True, kw_only=True):
         _check_path("hostPath", self.host_path)
         _check_path("mountPath", self.mount_path)
         if ":" in self.mount_path:
-            raise ValueError(f'mountPath: "{self.mount_path}" has a ":", which Kubernetes refuses')
+            raise ValueError(f'mountPath: {quoted(self.mount_path)} has a ":", which Kubernetes refuses')
 
 
 class HostProfile(_Settings, frozen=True, kw_only=True):
@@ -185,7 +189,7 @@ class HostProfile(_Settings, frozen=True, kw_only=True):
             if isinstance(path, str):
                 _check_path("devices", path)
         for name in self.env:
-            _check_env(name)
+            _check_env("env", name)
         has_devices = bool(self.devices or self.optional_devices)
         if has_devices and not self.exclusive_node:
             raise ValueError(
@@ -221,7 +225,7 @@ class LegacyVariable(_Settings, frozen=True, kw_only=True):
     """Its value."""
 
     def __post_init__(self) -> None:
-        _check_env(self.name)
+        _check_env("name", self.name)
 
 
 class LegacyAccelerator(_Settings, frozen=True, kw_only=True):
@@ -265,14 +269,21 @@ class Config(_Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if isinstance(self.shared_memory, str) and not _QUANTITY.fullmatch(self.shared_memory):
-            raise ValueError(f'sharedMemory: "{self.shared_memory}" is not valid: true, false, or a size such as 64Gi')
-        for name in (*self.placements, *self.host_profiles):
-            if not label.is_subdomain(name) or len(name) > 50:
-                raise ValueError(f'"{name}" is not a name: lower-case letters, digits, "-" and ".", at most 50')
-        for resource in (*self.detect, *self.accelerators):
-            if "/" not in resource:
-                raise ValueError(f'"{resource}" is not a device resource, such as nvidia.com/gpu')
-            label.check_key(resource)
+            raise ValueError(
+                f"sharedMemory: found {quoted(self.shared_memory)}; valid: true, false, or a size such as 64Gi"
+            )
+        for key, names in (("placements", self.placements), ("hostProfiles", self.host_profiles)):
+            for name in names:
+                if not label.is_subdomain(name) or len(name) > LONGEST_NAME:
+                    raise ValueError(
+                        f'{key}: {quoted(name)} is not a name: lower-case letters, digits, "-" and ".", '
+                        f"at most {LONGEST_NAME}"
+                    )
+        for key, resources in (("detect", self.detect), ("accelerators", tuple(self.accelerators))):
+            for resource in resources:
+                label.check_key(resource, key)
+                if "/" not in resource:
+                    raise ValueError(f"{key}: {quoted(resource)} is not a device resource, such as nvidia.com/gpu")
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -418,14 +429,14 @@ def _legacy(resource: str, entry: LegacyAccelerator) -> Profile:
 
 def _check_path(field: str, path: str) -> None:
     if not path.startswith("/"):
-        raise ValueError(f'{field}: "{path}" is not absolute')
+        raise ValueError(f"{field}: {quoted(path)} is not absolute")
     if ".." in path.split("/"):
-        raise ValueError(f'{field}: "{path}" has "..", which Kubernetes refuses')
+        raise ValueError(f'{field}: {quoted(path)} has "..", which Kubernetes refuses')
 
 
-def _check_env(name: str) -> None:
+def _check_env(field: str, name: str) -> None:
     if not _ENV_NAME.fullmatch(name):
-        raise ValueError(f'"{name}" is not a name of a variable')
+        raise ValueError(f"{field}: {quoted(name)} is not the name of a variable")
 
 
 __all__ = [
