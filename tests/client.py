@@ -1,0 +1,104 @@
+"""A small HTTPS client that does what API servers do, and what they would never do."""
+
+import http.client
+import json
+import socket
+import ssl
+import urllib.request
+from typing import Any
+
+from webhook.admission import Answer
+from webhook.server import Addresses
+from webhook.site import Site
+
+REVIEW = json.dumps(
+    {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {"uid": "6f1c8a52-0000-4000-8000-000000000001", "operation": "CREATE", "object": {}},
+    }
+).encode()
+
+ANSWER = b'{"response":{"uid":"6f1c8a52-0000-4000-8000-000000000001","allowed":true}}'
+
+
+def allow(_body: bytes, _site: Site) -> Answer:
+    """Stands where `admit` stands, for tests of the server alone: every review is allowed."""
+    return Answer(200, ANSWER, "unchanged", kind="Pod", operation="CREATE")
+
+
+class Recorder:
+    """A log that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self.lines.append({"level": "debug", "message": event, **fields})
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.lines.append({"level": "info", "message": event, **fields})
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self.lines.append({"level": "warning", "message": event, **fields})
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.lines.append({"level": "error", "message": event, **fields})
+
+
+def trust(ca: bytes, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
+    """A context that trusts one authority."""
+    context = ssl.create_default_context(cadata=ca.decode())
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
+
+
+def connect(at: Addresses, context: ssl.SSLContext | None = None) -> ssl.SSLSocket:
+    """An open TLS connection to the webhook."""
+    plain = socket.create_connection(("127.0.0.1", at.port), timeout=30)
+    return (context or trust(at.ca)).wrap_socket(plain, server_hostname="localhost")
+
+
+def post(body: bytes = REVIEW, *headers: str, path: str = "/mutate?timeout=5s") -> bytes:
+    """A whole POST request as bytes on the wire."""
+    head = [f"POST {path} HTTP/1.1", "Host: webhook", "Content-Type: application/json", *headers]
+    if not any(header.lower().startswith("transfer-encoding") for header in headers):
+        head.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """The next response on a connection: status, headers in lower case, body."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    body = response.read()
+    return response.status, {name.lower(): value for name, value in response.getheaders()}, body
+
+
+def call(at: Addresses, request: bytes | None = None) -> tuple[int, dict[str, str], bytes]:
+    """One request on a connection of its own."""
+    with connect(at) as connection:
+        connection.sendall(request or post())
+        return answer(connection)
+
+
+def probe(at: Addresses, path: str) -> tuple[int, str]:
+    """What the plain-HTTP port says."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{at.metrics_port}{path}", timeout=30) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def closed(connection: socket.socket) -> bytes:
+    """Everything that still comes until the other side closes."""
+    rest = b""
+    try:
+        while chunk := connection.recv(65536):
+            rest += chunk
+    except (ConnectionError, ssl.SSLError):
+        pass
+    return rest

@@ -1,0 +1,62 @@
+"""One JSON object a line on stderr, for everything that this process says. Decides nothing."""
+
+import logging
+import sys
+from typing import Any, BinaryIO, Protocol
+
+import msgspec
+import structlog
+
+
+class Log(Protocol):
+    """What the rooms need of a logger: an event in a few words, and facts as fields."""
+
+    def debug(self, event: str, **fields: Any) -> Any: ...
+    def info(self, event: str, **fields: Any) -> Any: ...
+    def warning(self, event: str, **fields: Any) -> Any: ...
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+
+def configure(level: str, stream: BinaryIO | None = None) -> Log:
+    """The process's logger from `level` ("debug", "info", ...) upwards; libraries' records go there too."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.EventRenamer("message"),
+            structlog.processors.JSONRenderer(serializer=_encode),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.BytesLoggerFactory(stream or sys.stderr.buffer),
+        cache_logger_on_first_use=False,
+    )
+    log: Log = structlog.get_logger()
+    _adopt_libraries(log, number)
+    return log
+
+
+def _encode(event: dict[str, Any], **_: Any) -> bytes:
+    return msgspec.json.encode(event, enc_hook=str)
+
+
+def _adopt_libraries(log: Log, number: int) -> None:
+    root = logging.getLogger()
+    root.handlers[:] = [_Forward(log)]
+    root.setLevel(max(number, logging.WARNING))
+    # uvicorn warns of every client that does not speak HTTP. Those are counted, and must not fill the log.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.access").disabled = True
+
+
+class _Forward(logging.Handler):
+    """A library's log record, as one of our lines."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        say(self.format(record), logger=record.name)

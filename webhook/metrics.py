@@ -1,0 +1,160 @@
+"""What this replica counts, and how Prometheus reads it.
+
+Counting is adding to plain integers: all of it happens on one event loop, so nothing is locked, and the
+Prometheus library is imported by the first scrape. Labels come from closed sets only, never from a user's
+text.
+"""
+
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from webhook import __version__
+from webhook.admission import Answer
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Metric
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+"""Upper bounds in seconds. The API server's own histogram starts at 5 ms; a webhook ought to be below that.
+"""
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """Every count and every last-known value of one replica."""
+
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str, str, str, bool], int] = {}
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.seconds = 0.0
+        self.received = 0
+        self.sent = 0
+        self.in_flight = 0
+        self.connections = 0
+        self.refused: dict[str, int] = {}
+        self.ready = False
+        self.certificate_not_after = 0.0
+        self.certificate_reloads = {"success": 0, "failure": 0}
+        self.config_sha256 = ""
+        self.config_loaded_at = 0.0
+        self.config_intact = True
+        self.config_reloads = {"success": 0, "failure": 0}
+        self.ca_bundle_matches: bool | None = None
+
+    def decided(self, answer: Answer, seconds: float, received: int) -> None:
+        """One review was answered, `seconds` after its headers had come."""
+        key = (answer.kind, answer.operation, answer.outcome, answer.code, answer.dry_run)
+        self.requests[key] = self.requests.get(key, 0) + 1
+        self.buckets[bisect_left(BUCKETS, seconds)] += 1
+        self.seconds += seconds
+        self.received += received
+        self.sent += len(answer.body)
+
+    def refuse(self, reason: str) -> None:
+        """Somebody was turned away before a review could be read."""
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+
+    def render(self) -> bytes:
+        """The text that `/metrics` answers with."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self._registry)
+
+    @cached_property
+    def _registry(self) -> "CollectorRegistry":
+        from prometheus_client import CollectorRegistry, ProcessCollector
+
+        registry = CollectorRegistry()
+        registry.register(self)
+        ProcessCollector(registry=registry)
+        return registry
+
+    def collect(self) -> Iterator["Metric"]:
+        """All families, as the Prometheus library asks for them."""
+        yield from self._calls()
+        yield from self._life()
+
+    def _calls(self) -> Iterator["Metric"]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        requests = CounterMetricFamily(
+            "accel_webhook_requests",
+            "Reviews answered.",
+            labels=("kind", "operation", "result", "reason", "dry_run"),
+        )
+        for (kind, operation, outcome, code, dry_run), count in self.requests.items():
+            requests.add_metric((kind, operation, outcome, code, "true" if dry_run else "false"), count)
+        yield requests
+        duration = HistogramMetricFamily(
+            "accel_webhook_request_duration_seconds", "From a review's headers to its answer."
+        )
+        duration.add_metric((), self._cumulative(), self.seconds)
+        yield duration
+        refused = CounterMetricFamily(
+            "accel_webhook_rejected",
+            "Calls and connections turned away before a review was read.",
+            labels=("reason",),
+        )
+        for reason, count in self.refused.items():
+            refused.add_metric((reason,), count)
+        yield refused
+        yield CounterMetricFamily("accel_webhook_request_bytes", "Bytes of reviews.", value=self.received)
+        yield CounterMetricFamily("accel_webhook_response_bytes", "Bytes of answers.", value=self.sent)
+        yield GaugeMetricFamily("accel_webhook_in_flight", "Calls that have no answer yet.", value=self.in_flight)
+        yield GaugeMetricFamily("accel_webhook_connections", "Open HTTPS connections.", value=self.connections)
+
+    def _cumulative(self) -> list[tuple[str, float]]:
+        total, pairs = 0, []
+        for bound, count in zip((*map(str, BUCKETS), "+Inf"), self.buckets, strict=True):
+            total += count
+            pairs.append((bound, float(total)))
+        return pairs
+
+    def _life(self) -> Iterator["Metric"]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        yield GaugeMetricFamily("accel_webhook_ready", "1 while /readyz says so.", value=self.ready)
+        yield GaugeMetricFamily(
+            "accel_webhook_cert_not_after_seconds",
+            "When the serving certificate ends, Unix time; 0 before there is one.",
+            value=self.certificate_not_after,
+        )
+        yield GaugeMetricFamily(
+            "accel_webhook_config_reload_success",
+            "0 while the newest site config is refused.",
+            value=self.config_intact,
+        )
+        yield GaugeMetricFamily(
+            "accel_webhook_config_reload_timestamp_seconds",
+            "When the site config in use was loaded, Unix time.",
+            value=self.config_loaded_at,
+        )
+        for name, what, counts in (
+            ("cert", "Changed certificate files", self.certificate_reloads),
+            ("config", "Changed site config files", self.config_reloads),
+        ):
+            family = CounterMetricFamily(f"accel_webhook_{name}_reloads", f"{what}, by result.", labels=("result",))
+            for result, count in counts.items():
+                family.add_metric((result,), count)
+            yield family
+        if self.ca_bundle_matches is not None:
+            yield GaugeMetricFamily(
+                "accel_webhook_cabundle_match",
+                "1 while every webhook entry trusts our CA, as last known.",
+                value=self.ca_bundle_matches,
+            )
+        yield _info("config_info", "The site config in use.", {"sha256": self.config_sha256})
+        python = ".".join(map(str, sys.version_info[:3]))
+        yield _info("build_info", "This program.", {"version": __version__, "python": python})
+
+
+def _info(name: str, what: str, labels: dict[str, str]) -> "Metric":
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(f"accel_webhook_{name}", what, labels=tuple(labels))
+    family.add_metric(tuple(labels.values()), 1)
+    return family

@@ -1,0 +1,319 @@
+"""One replica's life: start, listen, watch, stop. Knows sockets, signals and files; knows nothing of pods.
+
+uvicorn parses HTTP and speaks ASGI. Its own server is not used: it closes the listener at the first signal,
+and a webhook must go on accepting while API servers learn that it leaves.
+"""
+
+import asyncio
+import gc
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import uvicorn
+import uvloop
+
+from webhook import __version__, config
+from webhook.admission import Answer, admit
+from webhook.app import Asgi, Webhook
+from webhook.connection import Connection, Connections, Limits
+from webhook.document import BadConfig
+from webhook.health import Health, Operations
+from webhook.log import Log, configure
+from webhook.metrics import Metrics
+from webhook.settings import Settings
+from webhook.site import Site
+from webhook.tls import Certificate, Pem, build
+from webhook.watch import EVERY_SECONDS, CertificateFiles, SiteFile, StateFile, Unusable
+
+BACKLOG = 2048
+"""Connections that the kernel completes for us while we are busy: a burst of pods opens one each."""
+
+LIMITS = Limits()
+
+Admit = Callable[[bytes, Site], Answer]
+
+
+class Stop:
+    """How far the end has been asked for: not at all, in order, without the lame-duck time, or now."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+        self.now = asyncio.Event()
+
+    def in_order(self) -> None:
+        """The cluster's way (SIGTERM); asked again, at once."""
+        if self.asked.is_set():
+            self.now.set()
+            self.hurried.set()
+        self.asked.set()
+
+    def without_lame_duck(self) -> None:
+        """A person's way (Ctrl-C), whom nobody routes calls to; asked again, at once."""
+        self.in_order()
+        self.hurried.set()
+
+
+class Addresses(msgspec.Struct, frozen=True):
+    """Where a replica can be reached, known once it listens."""
+
+    port: int
+    metrics_port: int
+    ca: bytes = b""  # PEM that verifies the certificate, when it is self-signed
+
+
+class Replica:
+    """One webhook server on one event loop."""
+
+    def __init__(self, settings: Settings, log: Log, decide: Admit, limits: Limits) -> None:
+        self._settings = settings
+        self._log = log
+        self._metrics = Metrics()
+        self._health = Health()
+        self._limits = limits
+        self._connections = Connections(
+            limits, time.monotonic(), self._metrics.refuse, frozenset(settings.client_names)
+        )
+        self._probes = Connections(limits, time.monotonic(), lambda _reason: None)
+        self._site = SiteFile(settings.config, _parser(settings.config), self._health, self._metrics, log, _now)
+        self._state = StateFile(settings.state_file, self._health, self._metrics)
+        self._files = CertificateFiles(
+            settings.cert_file,
+            settings.key_file,
+            settings.client_ca_file,
+            settings.tls_min_version,
+            self._health,
+            self._metrics,
+            log,
+            _now,
+        )
+        site = self._site
+        self._webhook = Webhook(
+            lambda body: decide(body, site.site), self._metrics, log, max_bodies=settings.max_bodies
+        )
+
+    async def run(self, stop: Stop, started: Callable[[Addresses], None] = lambda _: None) -> int:
+        """Serve until told to stop. 0 when every call was answered, 1 when some had to be cut off."""
+        probes = await self._listen_for_probes()
+        watchers = [asyncio.create_task(self._watch())]
+        try:
+            certificate, ca = await self._first_certificate(stop)
+            if certificate is None:
+                return 0
+            https = await self._listen(certificate)
+            addresses = Addresses(_port(https), _port(probes), ca)
+            self._log.info("serving", version=__version__, port=addresses.port, metrics_port=addresses.metrics_port)
+            started(addresses)
+            await stop.asked.wait()
+            return await self._leave(https, stop)
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            probes.close()
+            self._probes.abort()
+
+    async def _listen_for_probes(self) -> asyncio.Server:
+        operations = Operations(self._health, self._metrics, _now)
+        return await self._open(operations, self._probes, self._settings.metrics_port)
+
+    async def _listen(self, certificate: Certificate) -> asyncio.Server:
+        server = await self._open(self._webhook, self._connections, self._settings.port, certificate)
+        self._health.listening = True
+        return server
+
+    async def _open(
+        self, app: Asgi, connections: Connections, port: int, certificate: Certificate | None = None
+    ) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        http = _http(app, self._limits)
+        tls: dict[str, Any] = {}
+        if certificate is not None:
+            tls = {
+                "ssl": certificate.base,
+                "ssl_handshake_timeout": self._limits.handshake,
+                "ssl_shutdown_timeout": self._limits.farewell,
+            }
+        return await loop.create_server(
+            lambda: Connection(http, connections, loop),
+            host=self._settings.host or None,
+            port=port,
+            backlog=BACKLOG,
+            **tls,
+        )
+
+    async def _first_certificate(self, stop: Stop) -> tuple[Certificate | None, bytes]:
+        """What to serve with, and the CA of a self-signed one. Waits: whoever writes the files may start
+        after us."""
+        if self._settings.self_signed:
+            pem, ca = self_signed(_now())
+            pair = build(pem, _now(), self._settings.tls_min_version)
+            self._health.certificate_not_after = pair.not_after
+            self._metrics.certificate_not_after = pair.not_after.timestamp()
+            return Certificate(pair), ca
+        self._files.look()
+        while self._files.certificate is None and not stop.asked.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.asked.wait(), 0.1)
+            self._files.look()
+        return self._files.certificate, b""
+
+    async def _watch(self) -> None:
+        """Once a second: what has expired, and what has changed."""
+        while True:
+            now = time.monotonic()
+            self._connections.sweep(now)
+            self._probes.sweep(now)
+            self._metrics.connections = len(self._connections.connections)
+            try:
+                self._state.look()
+                if self._files.certificate is not None:
+                    self._files.look()
+                await self._site.look()
+            except Exception as error:
+                self._log.error("watching failed", problem=repr(error))
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def _leave(self, https: asyncio.Server, stop: Stop) -> int:
+        """Readiness off and every answer a farewell; then no new connections; then the calls in flight."""
+        self._health.draining = True
+        self._connections.say_close()
+        self._log.info("stopping", lame_duck=self._settings.lame_duck)
+        await _wait(stop.hurried, self._settings.lame_duck)
+        https.close()
+        self._connections.close_idle()
+        await _until(lambda: not self._connections.connections, stop.now, self._settings.drain_timeout)
+        cut = self._connections.abort()
+        self._log.info("stopped", cut_off=cut)
+        return 1 if cut else 0
+
+
+def serve(settings: Settings, decide: Admit = admit) -> int:
+    """Run one replica in this process until a signal ends it; the exit code. Problems are said on the log."""
+    log = configure(settings.log_level)
+    _raise_file_limit()
+    try:
+        replica = Replica(settings.check(), log, decide, LIMITS)
+        return uvloop.run(_with_signals(replica))
+    except (Unusable, BadConfig, OSError) as error:
+        log.error("cannot start", problem=str(error))
+        return 1
+
+
+@contextmanager
+def running(
+    settings: Settings, decide: Admit = admit, log: Log | None = None, limits: Limits = LIMITS
+) -> Iterator[Addresses]:
+    """One replica in a thread of this process, for the length of a `with`: for tries, demonstrations and
+    tests."""
+    up = threading.Event()
+    found: list[Addresses] = []
+    replica = Replica(settings, log or configure(settings.log_level), decide, limits)
+    loop = uvloop.new_event_loop()
+    stop = Stop()
+
+    def announce(addresses: Addresses) -> None:
+        found.append(addresses)
+        up.set()
+
+    def work() -> None:
+        try:
+            loop.run_until_complete(replica.run(stop, announce))
+        finally:
+            up.set()
+            loop.close()
+
+    thread = threading.Thread(target=work, name="accel-webhook", daemon=True)
+    thread.start()
+    up.wait()
+    if not found:
+        raise RuntimeError("the webhook did not start; its log says why")
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(stop.without_lame_duck)
+        thread.join()
+
+
+def self_signed(now: datetime) -> tuple[Pem, bytes]:
+    """A certificate for this machine, made in memory, and the authority that a client is to trust."""
+    from certs import authority
+
+    ca = authority.new_ca(now)
+    leaf = authority.issue(ca, ("localhost", "127.0.0.1", "::1"), now, timedelta(days=365))
+    return Pem(leaf.certificate, leaf.key), ca.certificate
+
+
+async def _with_signals(replica: Replica) -> int:
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.in_order)
+    loop.add_signal_handler(signal.SIGINT, stop.without_lame_duck)
+    return await replica.run(stop, _settle)
+
+
+def _settle(_addresses: Addresses) -> None:
+    """What start-up made lives for ever: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _http(app: Asgi, limits: Limits) -> uvicorn.Config:
+    http = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=int(limits.idle),
+    )
+    http.load()
+    return http
+
+
+def _parser(path: str) -> Callable[[bytes], Site]:
+    builtin = config.builtin()
+    name = path or "defaults"
+    return lambda data: Site.parse(data, name, builtin)
+
+
+def _raise_file_limit() -> None:
+    """As many connections as the system allows; Go programs do the same at start."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _port(server: asyncio.Server) -> int:
+    port: int = server.sockets[0].getsockname()[1]
+    return port
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+
+
+async def _until(true: Callable[[], bool], event: asyncio.Event, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not true() and not event.is_set() and time.monotonic() < end:
+        await _wait(event, 0.05)

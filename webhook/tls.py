@@ -1,0 +1,165 @@
+"""The serving certificate: bytes of PEM -> a checked SSLContext, and its swap while connections come in.
+
+Never `load_cert_chain` into a context that serves: a pair that does not match leaves it unable to shake hands
+at all. A new context is built beside it, checked, and handed to each connection by the SNI callback, which
+OpenSSL calls for clients without SNI too. OpenSSL takes the certificate and the CA store from that context,
+but protocol versions and the verify mode from the one that the connection began with; so both are made by the
+same function.
+
+Who wrote the files is none of this module's business, and it takes no clock.
+"""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from itertools import pairwise
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has no others."""
+
+
+class BadPair(Exception):
+    """The files are not a certificate and its key that could serve now; the message says what is wrong."""
+
+
+class Pem(msgspec.Struct, frozen=True):
+    """What the files hold, as read at one moment."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Pem({len(self.certificate)} bytes, key, {len(self.client_ca)} bytes)"
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A certificate that can serve, and the facts that are worth knowing of it."""
+
+    context: ssl.SSLContext
+    not_after: datetime
+    sha256: str  # of the leaf, in hex
+    names: tuple[str, ...]
+
+
+def build(pem: Pem, now: datetime, minimum: str = "1.2") -> Pair:
+    """A context that serves `pem`; raises `BadPair` where it could not be served at `now`."""
+    leaf, names = _checked(pem, now)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = MINIMUM[minimum]
+    context.set_ciphers(CIPHERS)
+    # The API server speaks HTTP/1.1 to webhooks behind a Service; one that offers h2 as well is told so.
+    context.set_alpn_protocols(["http/1.1"])
+    # It also resumes no session, so tickets would be work for nobody.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    try:
+        with _as_file(pem.certificate + b"\n" + pem.key) as path:
+            context.load_cert_chain(path)
+        if pem.client_ca:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=pem.client_ca.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise BadPair(f"OpenSSL refuses the files: {error}") from error
+    return Pair(context, leaf.not_valid_after_utc, leaf.fingerprint(hashes.SHA256()).hex(), names)
+
+
+def names_of(peer: dict[str, object]) -> frozenset[str]:
+    """Common names and DNS names in a verified client's certificate, as `SSLSocket.getpeercert` gives it."""
+    subject = peer.get("subject", ())
+    alternative = peer.get("subjectAltName", ())
+    assert isinstance(subject, tuple)
+    assert isinstance(alternative, tuple)
+    common = {value for parts in subject for key, value in parts if key == "commonName"}
+    return frozenset(common | {value for kind, value in alternative if kind == "DNS"})
+
+
+class Certificate:
+    """The one mutable thing here: what new connections are served with."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.base = pair.context
+        self.base.sni_callback = self._swap
+
+    def use(self, pair: Pair) -> None:
+        """Serve `pair` from the next connection on; those that are open keep what they have."""
+        self.pair = pair
+
+    def _swap(self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _base: ssl.SSLContext) -> None:
+        connection.context = self.pair.context
+
+
+def _checked(pem: Pem, now: datetime) -> tuple[x509.Certificate, tuple[str, ...]]:
+    try:
+        chain = x509.load_pem_x509_certificates(pem.certificate)
+    except ValueError as error:
+        raise BadPair("the certificate file holds no readable PEM certificate") from error
+    leaf = chain[0]
+    if leaf.public_key() != _public_key(pem.key):
+        raise BadPair("the key file does not belong to the certificate")
+    if leaf.not_valid_after_utc <= now:
+        raise BadPair(f"the certificate ended {leaf.not_valid_after_utc.isoformat()}")
+    if leaf.not_valid_before_utc > now:
+        raise BadPair(f"the certificate begins {leaf.not_valid_before_utc.isoformat()}")
+    for number, (child, parent) in enumerate(pairwise(chain), start=1):
+        if not _issued(child, parent):
+            raise BadPair(f"certificate {number + 1} in the file did not issue certificate {number}")
+    return leaf, _server_names(leaf)
+
+
+def _public_key(key: bytes) -> object:
+    try:
+        return load_pem_private_key(key, password=None).public_key()
+    except (ValueError, TypeError) as error:
+        raise BadPair("the key file holds no readable, unencrypted PEM private key") from error
+
+
+def _issued(child: x509.Certificate, parent: x509.Certificate) -> bool:
+    try:
+        child.verify_directly_issued_by(parent)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _server_names(leaf: x509.Certificate) -> tuple[str, ...]:
+    """The leaf's DNS names and addresses. Go's clients read no common name, so it needs one of these."""
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        raise BadPair("the certificate has no subjectAltName, and API servers read no other name") from None
+    dns: list[str] = names.get_values_for_type(x509.DNSName)
+    return (*dns, *map(str, names.get_values_for_type(x509.IPAddress)))
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path that holds exactly the bytes that were checked; OpenSSL's loader in Python takes nothing else.
+
+    In memory where the system can: the pod's file system is read-only, and the key has no business on a disk.
+    """
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("accel-tls")
+        path = f"/proc/self/fd/{handle}"
+    else:
+        handle, path = tempfile.mkstemp()
+    try:
+        os.write(handle, content)
+        yield path
+    finally:
+        os.close(handle)
+        if not path.startswith("/proc/"):
+            with suppress(FileNotFoundError):
+                os.unlink(path)

@@ -1,0 +1,190 @@
+"""Files that others replace while we serve: the certificate, the site config, the state of `accel certs run`.
+
+Each is read once a second and compared byte by byte. That costs microseconds, and unlike change events or
+modification times it cannot be fooled: a kubelet swaps a symlink two directories up, others write in place.
+What cannot be used is refused, said once and counted, and what was good before stays.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from webhook.document import BadConfig
+from webhook.health import Health
+from webhook.log import Log
+from webhook.metrics import Metrics
+from webhook.site import Site
+from webhook.tls import BadPair, Certificate, Pair, Pem, build
+
+EVERY_SECONDS = 1.0
+
+Clock = Callable[[], datetime]
+
+
+class Unusable(Exception):
+    """The file is not there, cannot be read, or holds nothing that can be used; the message says which."""
+
+
+def read(path: str) -> bytes:
+    """The file's content; raises `Unusable`."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror or error}") from None
+
+
+class CertificateFiles:
+    """Certificate, key and, where configured, the clients' CA: they are taken together."""
+
+    def __init__(
+        self,
+        cert: str,
+        key: str,
+        client_ca: str,
+        minimum: str,
+        health: Health,
+        metrics: Metrics,
+        log: Log,
+        clock: Clock,
+    ) -> None:
+        self._paths = (cert, key, client_ca)
+        self._minimum = minimum
+        self._health = health
+        self._metrics = metrics
+        self._log = log
+        self._clock = clock
+        self._seen: Pem | None = None  # what was tried last, good or bad
+        self._problem = ""
+        self.certificate: Certificate | None = None
+
+    def look(self) -> None:
+        """Use what is there now, when it is new and good."""
+        try:
+            pem = self._read()
+            if pem == self._seen:
+                return
+            self._seen = pem
+            self._use(build(pem, self._clock(), self._minimum))
+        except (Unusable, BadPair) as error:
+            self._refuse(str(error))
+
+    def _read(self) -> Pem:
+        cert, key, client_ca = self._paths
+        return Pem(read(cert), read(key), read(client_ca) if client_ca else b"")
+
+    def _use(self, pair: Pair) -> None:
+        if self.certificate is None:
+            self.certificate = Certificate(pair)
+        else:
+            self.certificate.use(pair)
+        self._problem = ""
+        self._health.certificate_not_after = pair.not_after
+        self._metrics.certificate_not_after = pair.not_after.timestamp()
+        self._metrics.certificate_reloads["success"] += 1
+        self._log.info("certificate in use", sha256=pair.sha256, names=pair.names, not_after=pair.not_after.isoformat())
+
+    def _refuse(self, problem: str) -> None:
+        if problem == self._problem:
+            return
+        self._problem = problem
+        self._metrics.certificate_reloads["failure"] += 1
+        stays = "the old one stays" if self.certificate else "waiting for a usable one"
+        self._log.error("certificate refused", problem=problem, effect=stays)
+
+
+class SiteFile:
+    """The site config."""
+
+    def __init__(
+        self,
+        path: str,
+        parse: Callable[[bytes], Site],
+        health: Health,
+        metrics: Metrics,
+        log: Log,
+        clock: Clock,
+    ) -> None:
+        self._path = path
+        self._parse = parse
+        self._health = health
+        self._metrics = metrics
+        self._log = log
+        self._clock = clock
+        self._seen: bytes | None = None
+        self._problem = ""
+        self.site = self._first()
+
+    def _first(self) -> Site:
+        """The config to start with; raises `Unusable` or `BadConfig`, as there is no last good one yet."""
+        self._seen = read(self._path) if self._path else b""
+        site = self._parse(self._seen)
+        self._loaded(self._seen)
+        return site
+
+    async def look(self) -> None:
+        """Use what is there now, when it is new and good. Parsed in a thread: a large one takes long."""
+        if not self._path:
+            return
+        try:
+            data = read(self._path)
+            if data == self._seen:
+                return
+            self._seen = data
+            self.site = await asyncio.to_thread(self._parse, data)
+        except (Unusable, BadConfig) as error:
+            self._refuse(str(error))
+            return
+        self._problem = ""
+        self._metrics.config_reloads["success"] += 1
+        self._loaded(data)
+
+    def _loaded(self, data: bytes) -> None:
+        self._health.config_loaded = True
+        self._metrics.config_intact = True
+        self._metrics.config_sha256 = hashlib.sha256(data).hexdigest()[:12]
+        self._metrics.config_loaded_at = self._clock().timestamp()
+        self._log.info("site config in use", path=self._path or "defaults", sha256=self._metrics.config_sha256)
+
+    def _refuse(self, problem: str) -> None:
+        self._metrics.config_intact = False
+        if problem == self._problem:
+            return
+        self._problem = problem
+        self._metrics.config_reloads["failure"] += 1
+        self._log.error("site config refused", problem=problem, effect="the old one stays")
+
+
+class CertsState(msgspec.Struct, frozen=True):
+    """What `accel certs run` says of itself."""
+
+    ready: bool  # our CA is in every entry of the webhook configuration
+    problem: str = ""  # why not, in a sentence
+
+
+class StateFile:
+    """The state of `accel certs run`, as last known: a file that goes away or breaks changes nothing."""
+
+    def __init__(self, path: str, health: Health, metrics: Metrics) -> None:
+        self._path = path
+        self._health = health
+        self._metrics = metrics
+        if path:
+            health.state_problem = f"{path}: not written yet"
+            metrics.ca_bundle_matches = False
+
+    def look(self) -> None:
+        """Take over what the file says."""
+        if not self._path:
+            return
+        try:
+            state = msgspec.json.decode(read(self._path), type=CertsState)
+        except (Unusable, msgspec.MsgspecError):
+            return
+        self._metrics.ca_bundle_matches = state.ready
+        self._health.state_problem = (
+            "" if state.ready else (state.problem or "the API server does not trust our CA yet")
+        )
