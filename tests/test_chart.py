@@ -1,0 +1,420 @@
+"""The chart as it is rendered: what needs the helm binary and no cluster."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from charts import document
+from tests import chart
+from tests.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
+from webhook import __version__
+from webhook.metrics import Metrics
+
+VALUES = document.read((CHART / "values.yaml").read_text())
+CREDENTIALS = "/var/run/secrets/kubernetes.io/serviceaccount"
+ENTRIES = [
+    "pods.accel.io",
+    "jobs.workloads.accel.io",
+    "jobs.reapply.accel.io",
+    "cronjobs.workloads.accel.io",
+    "deployments.workloads.accel.io",
+    "statefulsets.workloads.accel.io",
+    "replicasets.workloads.accel.io",
+    "jobsets.workloads.accel.io",
+    "jobsets.reapply.accel.io",
+    "vcjobs.workloads.accel.io",
+    "vcjobs.reapply.accel.io",
+    "leaderworkersets.workloads.accel.io",
+    "leaderworkersets.reapply.accel.io",
+    "rayclusters.workloads.accel.io",
+    "rayjobs.workloads.accel.io",
+    "rayservices.workloads.accel.io",
+    "pytorchjobs.workloads.accel.io",
+    "tfjobs.workloads.accel.io",
+    "mpijobs.workloads.accel.io",
+]
+
+
+def entries(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {webhook["name"]: webhook for webhook in one(objects, "MutatingWebhookConfiguration")["webhooks"]}
+
+
+def containers(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    return {container["name"]: container for container in pod["containers"]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_lint(mode: str) -> None:
+    """helm lint finds nothing, warnings included."""
+    done = helm("lint", "--strict", "--namespace", NAMESPACE, str(CHART), values=MODES[mode])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not re.search("WARNING|ERROR", done.stdout), done.stdout
+
+
+def test_schema_and_readme_are_fresh(capsys: pytest.CaptureFixture[str]) -> None:
+    """values.schema.json and the table in README.md are what values.yaml makes of them (else: make chart)."""
+    assert document.main(check=True) == 0, capsys.readouterr().out
+
+
+def test_staleness_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A changed comment makes both files stale, and writing them makes them fresh."""
+    for name in ("values.yaml", "values.schema.json", "README.md"):
+        shutil.copy(CHART / name, tmp_path)
+    values = tmp_path / "values.yaml"
+    values.write_text(values.read_text().replace("How many replicas answer.", "Replicas."))
+    monkeypatch.setattr(document, "CHART", tmp_path)
+    assert document.main(check=True) == 1
+    assert {"values.schema.json", "README.md"} == set(
+        re.findall(r"\w+\.\w+(?:\.\w+)?$", capsys.readouterr().out, re.MULTILINE)
+    )
+    assert document.main(check=False) == 0
+    assert document.main(check=True) == 0
+
+
+def test_undocumented_value_is_an_error() -> None:
+    """A value without a comment cannot get into the chart."""
+    with pytest.raises(document.Undocumented, match=r"b\.d has no"):
+        document.schema(
+            document.read("# -- A.\na: 1\nb:\n  # -- C.\n  c: 1\n  d: 2\n"), {"a": 1, "b": {"c": 1, "d": 2}}
+        )
+
+
+def test_versions_agree() -> None:
+    """The chart installs the version that the program says it is."""
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"replica": 3}, "additional properties 'replica' not allowed"),
+        ({"webhook": {"failurePolcy": "Fail"}}, "additional properties 'failurePolcy' not allowed"),
+        ({"config": {"placement": {}}}, "additional properties 'placement' not allowed"),
+        ({"tls": {"mode": "selfsigned"}}, "value must be one of 'self-managed', 'cert-manager', 'existing-secret'"),
+        ({"webhook": {"failurePolicy": "ignore"}}, "value must be one of 'Fail', 'Ignore'"),
+        ({"config": {"platform": "GKE"}}, "'/config/platform'"),
+        ({"replicas": 0}, "minimum: got 0, want 1"),
+        ({"replicas": "2"}, "got string, want integer"),
+        ({"webhook": {"port": 443}}, "minimum: got 443, want 1,024"),
+        ({"image": {"digest": "sha256:short"}}, "'/image/digest'"),
+        ({"labels": {"a": 1}}, "got number, want string"),
+    ],
+)
+def test_schema_refuses(values: dict[str, Any], complaint: str) -> None:
+    """A misspelt or impossible value is refused with its path, at the root and below."""
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, values=values)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+REQUIREMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"tls": {"mode": "existing-secret"}}, "needs tls.existingSecret: the name of a kubernetes.io/tls Secret"),
+    ({"tls": {"mode": "existing-secret", "existingSecret": "a"}}, "needs tls.caBundle: the PEM"),
+    ({"tls": {"caBundle": "MA=="}}, "tls.caBundle is for tls.mode existing-secret; in mode self-managed"),
+    (
+        {"tls": {"existingSecret": "a"}},
+        "tls.existingSecret is for tls.mode existing-secret, and the mode is self-managed",
+    ),
+    ({"tls": {"certManager": {"issuerRef": {"name": "a"}}}}, "tls.certManager.issuerRef is for tls.mode cert-manager"),
+    ({"metrics": {"port": 8443}}, "webhook.port and metrics.port are both 8443: choose two"),
+    ({"webhook": {"clientCA": {"names": ["a"]}}}, "webhook.clientCA.names without webhook.clientCA.configMap"),
+    ({"serviceAccount": {"create": False}}, "set serviceAccount.name to the account to use"),
+]
+
+
+@pytest.mark.parametrize(("values", "complaint"), REQUIREMENTS)
+def test_values_that_do_not_agree(values: dict[str, Any], complaint: str) -> None:
+    """Values that cannot work together are refused, and the message says what to do."""
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, values=values)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def test_default_namespace_is_refused() -> None:
+    """The release's namespace is never injected, so it must not be the one that people try things in."""
+    done = helm("template", NAME, str(CHART), "--namespace", "default")
+    assert done.returncode != 0
+    assert "--namespace accel-system --create-namespace" in done.stderr
+
+
+def test_every_requirement_is_tried() -> None:
+    """Each message of requirements.yaml is seen in a test: the eight above and the namespace's."""
+    text = (CHART / "templates" / "requirements.yaml").read_text()
+    assert len(re.findall(r"\bfail\b", text.split("*/", 1)[1])) == len(REQUIREMENTS) + 1
+
+
+def test_entries() -> None:
+    """The webhook's entries are these, in this order, and the policy of each is what its kind of call needs."""
+    found = entries(render())
+    assert list(found) == ENTRIES
+    for name, webhook in found.items():
+        reapply = ".reapply." in name
+        assert webhook["failurePolicy"] == ("Ignore" if reapply else "Fail")
+        assert webhook["timeoutSeconds"] == 5
+        assert webhook["reinvocationPolicy"] == "IfNeeded"
+        assert webhook["matchPolicy"] == "Equivalent"
+        assert webhook["sideEffects"] == "None"
+        assert webhook["admissionReviewVersions"] == ["v1"]
+        service = {"name": NAME, "namespace": NAMESPACE, "path": "/mutate", "port": 443}
+        assert webhook["clientConfig"] == {"service": service}
+        assert webhook["namespaceSelector"] == {
+            "matchLabels": {"accel.io/injection": "enabled"},
+            "matchExpressions": [
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": ["kube-system", "kube-node-lease", NAMESPACE],
+                }
+            ],
+        }
+        assert "objectSelector" not in webhook
+        (rule,) = webhook["rules"]
+        assert rule["operations"] == ["UPDATE" if reapply else "CREATE"]
+        assert rule["scope"] == "Namespaced"
+        assert not any("/" in resource or "*" in resource for resource in rule["resources"])
+        assert [c["name"] for c in webhook["matchConditions"]] == (["asked", "changed"] if reapply else ["asked"])
+
+
+def test_failure_policy_is_of_admission_only() -> None:
+    """Ignore by value changes the entries that admit; the others are Ignore anyway."""
+    found = entries(render(at("webhook.failurePolicy", "Ignore")))
+    assert {webhook["failurePolicy"] for webhook in found.values()} == {"Ignore"}
+
+
+@pytest.mark.parametrize(
+    "values", [{"config": {"detect": ["b", "a"]}}, {"config": {"accelerators": {"a": {}, "b": {}}}}]
+)
+def test_detection(values: dict[str, Any]) -> None:
+    """`detect` and the older format each make the entry, which never refuses."""
+    found = entries(render(values))
+    assert [*found] == [*ENTRIES, "detect.accel.io"]
+    webhook = found["detect.accel.io"]
+    assert webhook["failurePolicy"] == "Ignore"
+    assert [rule["apiGroups"] for rule in webhook["rules"]] == [[""], ["batch.volcano.sh"]]
+    assert 'k in ["a","b"]' in webhook["matchConditions"][0]["expression"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ca_bundle(mode: str) -> None:
+    """Only an existing Secret's caBundle is rendered: in the other modes a value would undo what was written."""
+    objects = render(MODES[mode])
+    assert ("caBundle" in json.dumps(objects)) == (mode == "existing-secret")
+    annotations = one(objects, "MutatingWebhookConfiguration")["metadata"].get("annotations", {})
+    expected = {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{NAME}-tls"} if mode == "cert-manager" else {}
+    assert annotations == expected
+
+
+def test_ca_bundle_as_text_and_as_base64() -> None:
+    """PEM and its base64 are the same value."""
+    texts = (chart.PEM, base64.b64encode(chart.PEM.encode()).decode())
+    rendered = [entries(render(merged(chart.EXISTING, at("tls.caBundle", text)))) for text in texts]
+    assert rendered[0] == rendered[1]
+
+
+def test_secret_is_rendered_empty() -> None:
+    """The authority's Secret has no data, or an upgrade would take the authority away."""
+    secret = one(render(), "Secret", f"{NAME}-ca")
+    assert set(secret) == {"apiVersion", "kind", "metadata", "type"}
+
+
+@pytest.mark.parametrize(
+    ("version", "platform"),
+    [("v1.33.4-gke.1350000", "gke"), ("v1.33.3-eks-ace6451", "eks"), ("v1.33.2", "gke"), ("v1.34.1+k3s1", "gke")],
+)
+def test_platform_by_version(version: str, platform: str) -> None:
+    """`auto` is what the API server's version says; a platform that was named stays."""
+    for value, expected in (("auto", platform), ("aks", "aks")):
+        objects = render(at("config.platform", value), "--kube-version", version)
+        config = yaml.safe_load(one(objects, "ConfigMap")["data"]["config.yaml"])
+        assert config["platform"] == expected
+
+
+def test_old_servers_are_refused() -> None:
+    """Match conditions are stable since 1.30; before, the chart does not install."""
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, "--kube-version", "v1.29.9")
+    assert done.returncode != 0
+    assert "1.30.0" in done.stderr
+
+
+def test_every_value_has_another() -> None:
+    """The table of other values names each documented value that is not a group, and nothing else."""
+    groups = {".".join(v.path[:depth]) for v in VALUES for depth in range(1, len(v.path))}
+    assert set(chart.OTHERS) == {".".join(v.path) for v in VALUES} - groups
+
+
+@pytest.mark.parametrize("path", chart.OTHERS)
+def test_every_value_changes_something(path: str) -> None:
+    """No value is decoration: another one makes other objects."""
+    before, after = both_ways(path)
+    assert render(before) != render(after)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_common_metadata(mode: str) -> None:
+    """Every object carries the chart's labels, the admin's own labels and annotations, and a bounded name."""
+    given = {
+        "labels": {"example.com/a": "b"},
+        "annotations": {"example.com/c": "d"},
+        "metrics": {"dashboard": {"enabled": True}},
+    }
+    name = "a-rather-long-release-name-that-is-fifty-three-letters"[:53]
+    objects = render(merged(MODES[mode], given), *(f"--api-versions={v}" for v in MONITORING), name=name)
+    assert len(objects) >= 15
+    for found in objects:
+        metadata = found["metadata"]
+        assert metadata["labels"]["app.kubernetes.io/managed-by"] == "Helm", metadata
+        assert metadata["labels"]["example.com/a"] == "b", metadata
+        assert metadata["annotations"]["example.com/c"] == "d", metadata
+        assert len(metadata["name"]) <= 63
+
+
+def test_service_selects_the_replicas_alone() -> None:
+    """The pod of `helm test` must not get the webhook's calls."""
+    objects = render()
+    selector = one(objects, "Service")["spec"]["selector"].items()
+    assert selector <= one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert not selector <= one(objects, "Pod", f"{NAME}-test")["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_credentials(mode: str) -> None:
+    """The container that reads other people's bytes has no token in any mode; the other one has it mounted by hand."""
+    objects = render(MODES[mode])
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert one(objects, "ServiceAccount")["automountServiceAccountToken"] is False
+    holders = {n for n, c in containers(objects).items() if CREDENTIALS in [m["mountPath"] for m in c["volumeMounts"]]}
+    assert holders == ({"certs"} if mode == "self-managed" else set())
+    mounted = [mount for mount in containers(objects)["webhook"]["volumeMounts"] if not mount.get("readOnly")]
+    assert mounted == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rights(mode: str) -> None:
+    """No right without a name, and none at all where certificates come from elsewhere."""
+    objects = [o for o in render(MODES[mode]) if o["metadata"]["name"] == NAME]
+    rules = [rule for o in objects if o["kind"] in ("Role", "ClusterRole") for rule in o["rules"]]
+    if mode != "self-managed":
+        assert rules == []
+        return
+    rights = {(r["resources"][0], r["resourceNames"][0]): set(r["verbs"]) for r in rules}
+    assert rights == {
+        ("secrets", f"{NAME}-ca"): {"get", "watch", "update"},
+        ("mutatingwebhookconfigurations", NAME): {"get", "watch", "patch"},
+    }
+
+
+def test_resources() -> None:
+    """Requests, a memory limit, and no CPU limit."""
+    for container in containers(render()).values():
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+        assert set(container["resources"]["limits"]) == {"memory"}
+
+
+@pytest.mark.parametrize("seconds", [0, 10, 60])
+def test_grace_period_covers_the_end(seconds: int) -> None:
+    """The kubelet waits for the lame duck, for ten seconds of draining, and then a little."""
+    objects = render(at("webhook.lameDuckSeconds", seconds))
+    assert f"--lame-duck={seconds}" in containers(objects)["webhook"]["args"]
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == seconds + 20
+
+
+def test_rolling_update_never_has_fewer() -> None:
+    """A new replica is ready before an old one goes."""
+    strategy = one(render(), "Deployment")["spec"]["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+
+
+def test_disruption_budget_needs_two() -> None:
+    """With one replica a budget would hold up every drain."""
+    assert one(render(), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert "PodDisruptionBudget" not in {o["kind"] for o in render({"replicas": 1})}
+
+
+@pytest.mark.parametrize("kind", ["ServiceMonitor", "PrometheusRule"])
+def test_monitoring_objects(kind: str) -> None:
+    """By default where the cluster knows the kind; by value everywhere, or nowhere."""
+    path = f"metrics.{kind[0].lower()}{kind[1:]}.enabled"
+    versions = [f"--api-versions={version}" for version in MONITORING]
+    cases: list[tuple[dict[str, Any], list[str], bool]] = [
+        ({}, [], False),
+        ({}, versions, True),
+        (at(path, True), [], True),
+        (at(path, False), versions, False),
+    ]
+    for values, args, expected in cases:
+        assert (kind in {o["kind"] for o in render(values, *args)}) == expected
+
+
+def test_alerts_and_dashboard_use_metrics_that_exist() -> None:
+    """Each name of ours in an alert or a panel is one that the program shows."""
+    shown = set(re.findall(r"^# TYPE (\S+)", shown_metrics(), re.MULTILINE))
+    shown |= {f"{name}_bucket" for name in shown}
+    rule = one(render(at("metrics.prometheusRule.enabled", True)), "PrometheusRule")
+    dashboard = json.loads((CHART / "files" / "dashboard.json").read_text())
+    used = set(re.findall(r"\baccel_webhook_\w+", json.dumps([rule, dashboard])))
+    assert len(used) > 8
+    assert used <= shown
+
+
+def shown_metrics() -> str:
+    metrics = Metrics()
+    metrics.ca_bundle_matches = True
+    return metrics.render().decode()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_alerts_fit_the_mode(mode: str) -> None:
+    """The alert of the CA is for those who write it; certificates that people renew are warned of a week ahead."""
+    objects = render(merged(MODES[mode], at("metrics.prometheusRule.enabled", True)))
+    (group,) = one(objects, "PrometheusRule")["spec"]["groups"]
+    alerts = {rule["alert"]: rule for rule in group["rules"]}
+    assert ("AccelInjectorCAMissing" in alerts) == (mode == "self-managed")
+    hours = 24 if mode == "self-managed" else 168
+    assert f"- time() < {hours * 3600} " in alerts["AccelInjectorCertificateEnding"]["expr"]
+    for rule in alerts.values():
+        assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_network_policy() -> None:
+    """In: two ports. Out: to the API server's ports, and nowhere where there are no credentials."""
+    policy = one(render(), "NetworkPolicy")["spec"]
+    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == ["https", "metrics"]
+    assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [443, 6443]
+    assert one(render(chart.CERT_MANAGER), "NetworkPolicy")["spec"]["egress"] == []
+
+
+def test_client_verification() -> None:
+    """The API server's certificate is asked for where a CA is given, and its name where names are."""
+    args = containers(render(chart.at("webhook.clientCA.configMap", "callers")))["webhook"]["args"]
+    assert "--client-ca-file=/etc/accel/client-ca/ca.crt" in args
+    assert not any(arg.startswith("--client-names") for arg in args)
+
+
+def test_cert_manager_objects() -> None:
+    """An authority of the release's own, unless an issuer is named; the leaf is for the name that is dialled."""
+    objects = render(chart.CERT_MANAGER)
+    leaf = one(objects, "Certificate", f"{NAME}-tls")["spec"]
+    assert leaf["dnsNames"][0] == f"{NAME}.{NAMESPACE}.svc"
+    assert leaf["issuerRef"] == {"kind": "Issuer", "name": f"{NAME}-ca"}
+    assert one(objects, "Certificate", f"{NAME}-ca")["spec"]["isCA"] is True
+    named = render(merged(chart.CERT_MANAGER, at("tls.certManager.issuerRef", {"name": "company"})))
+    assert [o["metadata"]["name"] for o in named if o["apiVersion"].startswith("cert-manager.io")] == [f"{NAME}-tls"]
+
+
+def test_script_of_document() -> None:
+    """`python charts/document.py --check` says by its exit code whether something is stale."""
+    done = subprocess.run([sys.executable, str(CHART.parent / "document.py"), "--check"], check=False)
+    assert done.returncode == 0
