@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhook import catalogue as module
@@ -446,6 +446,7 @@ TYPE_LIKE = st.from_regex(
 )
 
 
+@settings(deadline=None)
 @given(NAMES, st.data())
 def test_case_and_separators_never_matter(name: str, data: st.DataObject) -> None:
     """Any mixture of upper and lower case, "-" and "_" is the same type."""
@@ -455,6 +456,7 @@ def test_case_and_separators_never_matter(name: str, data: st.DataObject) -> Non
     assert GKE.resolve(spelt) == GKE.resolve(name)
 
 
+@settings(deadline=None)
 @given(TYPE_LIKE | NAMES | st.text(max_size=80), st.none() | st.from_regex(r"\d{1,3}(x\d{1,3}){1,2}", fullmatch=True))
 def test_whatever_is_asked_is_a_sound_type_or_a_denial(name: str, topology: str | None) -> None:
     """A resolved slice is consistent in itself, and its canonical name means it again; nothing else is raised."""
@@ -486,6 +488,7 @@ def tpu(name: str) -> Tpu:
     return entry
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["v4", "v5p", "tpu7x"]), st.integers(1, 160))
 def test_large_slices_are_whole_cubes_in_order(name: str, cubes: int) -> None:
     """Sides ascend, are multiples of the cube's and no longer than the longest; the most compact is first."""
@@ -543,6 +546,7 @@ def calls(catalogue: Catalogue, name: str) -> int:
 
 # Data files.
 
+V9 = "- {kind: tpu, name: v9, prefix: tpu-v9, spellings: [v9], coresPerChip: 2, dimensions: 3, wrap: all-from-4, "
 BROKEN = {
     "- {kind: tpu, name: v9, chip-per-host: 4}": "x.yaml: $[0].chip-per-host is not a known key; "
     "did you mean chipsPerHost?",
@@ -555,6 +559,18 @@ BROKEN = {
     "wrap: all-from-4}": "x.yaml: $[0].chipsPerHost: hosts of 4 chips do not tile 1x4",
     "- {kind: tpu, name: v9, prefix: tpu-v9, spellings: [v9], coresPerChip: 2, dimensions: 2, shapes: [3x1], "
     "chipsPerHost: 3, wrap: all-from-4}": "x.yaml: $[0].chipsPerHost: a host of 3 chips has no known layout",
+    V9
+    + "shapes: [3x3x3], cubes: {most: 4, longest: 64, edge: 3}}": "x.yaml: $[0].chipsPerHost: hosts of 4 chips do not "
+    "tile 3x3x3",
+    V9
+    + "shapes: [2x2x1], cubes: {most: 4, longest: 64, edge: 3}}": "x.yaml: $[0].chipsPerHost: hosts of 4 chips do not "
+    "tile a cube",
+    V9 + "shapes: [2x2x1], cubes: {most: 0, longest: 64}}": "x.yaml: $[0].cubes.most: this, longest and edge are ",
+    V9 + "shapes: [2x2x1], otherHosts: {2x2x1: []}}": "x.yaml: $[0].otherHosts: 2x2x1 has no number of chips",
+    V9.replace("prefix: tpu-v9", "prefix: v-9") + "shapes: [2x2x1]}": 'x.yaml: $[0].prefix: "v-9" is none of the ',
+    V9.replace("[v9]", "[v9, V9]") + "shapes: [2x2x1]}": 'x.yaml: $[0].spellings: "V9" is not lower-case letters',
+    "- {kind: model, name: a, of: nvidia-gpu}\n- {kind: model, name: a, of: amd-gpu}": "x.yaml: $[1].name: a is there "
+    "already, at x.yaml: $[0]",
     "name: x": "x.yaml: $: found a mapping; valid: a list",
 }
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhook import config
@@ -54,12 +54,12 @@ def test_an_empty_file_is_all_defaults(text: str) -> None:
     """Every key is optional, the file too."""
     site = parse(text)
     assert site.config == Config()
-    assert site.platform == "gke"
-    assert site.tpu.environment == "megascale"
-    assert not site.tpu.legacy_nodes
-    assert site.exclusive_placement
-    assert site.shm == "false"
-    assert site.schedulers.allowed == ("default-scheduler", "volcano")
+    assert site.config.platform == "gke"
+    assert site.config.tpu.environment == "megascale"
+    assert not site.config.tpu.legacy_nodes
+    assert site.config.exclusive_placement
+    assert site.config.shared_memory is False
+    assert site.config.schedulers.allowed == ("default-scheduler", "volcano")
     assert not site.placements
     assert not site.profiles
     assert not site.detect
@@ -80,17 +80,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         config.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "shm"),
-    [("true", "true"), ("false", "false"), ("64Gi", "64Gi"), ('"true"', None)],
-)
-def test_shared_memory_is_spelled_as_the_annotation(text: str, shm: str | None) -> None:
-    """A default for accel.io/shm, in the annotation's own words."""
-    if shm is None:
-        with pytest.raises(BadConfig, match="sharedMemory"):
-            parse(f"sharedMemory: {text}")
-    else:
-        assert parse(f"sharedMemory: {text}").shm == shm
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("64Gi", "64Gi"), ("1.5G", "1.5G")])
+def test_shared_memory_is_a_switch_or_a_size(text: str, value: bool | str) -> None:
+    """As the annotation, but with YAML's own booleans."""
+    assert parse(f"sharedMemory: {text}").config.shared_memory == value
 
 
 ERRORS = {
@@ -104,6 +97,7 @@ ERRORS = {
     "tpu: on": "site.yaml: $.tpu: found true; valid: a mapping",
     "tpu:": "site.yaml: $.tpu: found nothing; valid: a mapping",
     "[]": "site.yaml: $: found a list; valid: a mapping",
+    "sharedMemory: 'true'": 'site.yaml: $.sharedMemory: found "true"; valid: true, false, or a size such as 64Gi',
     "sharedMemory: much": 'site.yaml: $.sharedMemory: found "much"; valid: true, false, or a size such as 64Gi',
     "detect: [cpu]": 'site.yaml: $.detect: "cpu" is not a device resource, such as nvidia.com/gpu',
     "detect: [a/b/c]": 'site.yaml: $.detect: "a/b/c" is not a key, such as example.com/name',
@@ -207,6 +201,7 @@ def error_of(data: bytes) -> str:
     return ""
 
 
+@settings(deadline=None)  # other programs share the machine
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode) | VALUES.map(lambda v: json.dumps(v).encode()))
 def test_any_bytes_are_a_site_or_an_error_of_one_line(data: bytes) -> None:
     """Whatever the file holds, there is no traceback."""
@@ -238,7 +233,7 @@ schedulers:
     - {namespaces: [batch-*], scheduler: volcano, queue: night}
     - {namespaces: [queues], queue: day}
 """)
-    tpu, night, day = site.schedulers.defaults
+    tpu, night, day = site.config.schedulers.defaults
     assert site.scheduler_default("tpu-v4-16", "batch-1") == tpu
     assert site.scheduler_default("nvidia-l4", "batch-1") == night
     assert site.scheduler_default("nvidia-l4", "queues") == day

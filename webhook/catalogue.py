@@ -16,6 +16,9 @@ from webhook.topology import Shape
 Selector = tuple[tuple[str, tuple[str, ...]], ...]
 """Node labels, each with the values of which one will do."""
 
+Sourced = tuple[str, AnyEntry]
+"""An entry and where it stands, for errors: "tpu.yaml: $[3]"."""
+
 ACCELERATOR_LABEL = "cloud.google.com/gke-tpu-accelerator"
 TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
 TPU_RESOURCE = "google.com/tpu"
@@ -126,12 +129,10 @@ class Catalogue:
         extra_name: str = "extra",
     ) -> "Catalogue":
         """From data files, (name, YAML bytes) each; `extra` entries override by name. Raises `BadConfig`."""
-        sourced: dict[str, tuple[str, AnyEntry]] = {}
+        sourced: dict[str, Sourced] = {}
         for filename, data in files:
-            for index, entry in enumerate(document.decode(data, filename, tuple[AnyEntry, ...])):
-                sourced[entry.name] = (f"{filename}: $[{index}]", entry)
-        for index, entry in enumerate(extra):
-            sourced[entry.name] = (f"{extra_name}[{index}]", entry)
+            sourced |= _sourced(f"{filename}: $", document.decode(data, filename, tuple[AnyEntry, ...]))
+        sourced |= _sourced(extra_name, extra)
         _check_links(sourced)
         return cls(
             (entry for _, entry in sourced.values()),
@@ -390,7 +391,17 @@ def _spelled(entries: Iterable[AnyEntry]) -> dict[str, AnyEntry]:
     return spelled | {spelling(entry.name): entry for entry in every}
 
 
-def _check_links(sourced: dict[str, tuple[str, AnyEntry]]) -> None:
+def _sourced(where: str, entries: Iterable[AnyEntry]) -> dict[str, Sourced]:
+    """Entries of one file by name, each with its place; raises `BadConfig` where a name is there twice."""
+    sourced: dict[str, Sourced] = {}
+    for index, entry in enumerate(entries):
+        if entry.name in sourced:
+            raise BadConfig(f"{where}[{index}].name: {entry.name} is there already, at {sourced[entry.name][0]}")
+        sourced[entry.name] = (f"{where}[{index}]", entry)
+    return sourced
+
+
+def _check_links(sourced: dict[str, Sourced]) -> None:
     """Entries name only entries that exist; raises `BadConfig`."""
     for where, entry in sourced.values():
         if isinstance(entry, Model | Instance):

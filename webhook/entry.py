@@ -18,6 +18,7 @@ Platform = Literal["gke", "eks", "aks", "gfd", "none"]
 Labels = dict[str, str | tuple[str, ...]]
 """Node label to its value, or to several values any of which will do."""
 
+_SPELLING = re.compile(r"[a-z0-9]+")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9._]{0,58}[a-z0-9])?")
 
 
@@ -48,7 +49,7 @@ class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         if min(self.most, self.longest, self.edge) < 1 or max(self.most, self.longest) > 65536:
-            raise ValueError("cubes: most, longest and edge are numbers from 1 to 65536")
+            raise ValueError("most: this, longest and edge are numbers from 1 to 65536")
 
 
 class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
@@ -97,18 +98,30 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
             shape = topology.parse(text)
             if shape is None or len(shape) != self.dimensions:
                 raise ValueError(f"shapes: {quoted(text)} is not a topology of {self.dimensions} sizes")
-        for text in self.shapes:
-            self._check_hosts(text)
+            self._check_hosts(text, shape)
+        if self.cubes and self.dimensions != 3:
+            raise ValueError("cubes: a generation with cubes has 3 dimensions")
+        if self.cubes:
+            self._check_hosts("a cube", (self.cubes.edge,) * 3)
+        if self.prefix.removeprefix("tpu-") not in self.spellings:
+            raise ValueError(f"prefix: {quoted(self.prefix)} is none of the spellings, with or without tpu-")
+        for spelling in self.spellings:
+            if not _SPELLING.fullmatch(spelling):
+                raise ValueError(f"spellings: {quoted(spelling)} is not lower-case letters and digits")
         label.check_value(self.label, "label")
         label.check_value(self.single_host_label, "singleHostLabel")
         for key in self.tolerations:
             label.check_key(key, "tolerations")
 
-    def _check_hosts(self, text: str) -> None:
-        for count in self.other_hosts.get(text, (self.chips_per_host,)):
+    def _check_hosts(self, text: str, shape: topology.Shape) -> None:
+        """Every number of chips per host that the shape may have must tile it."""
+        counts = self.other_hosts.get(text, (self.chips_per_host,))
+        if not counts:
+            raise ValueError(f"otherHosts: {text} has no number of chips")
+        for count in counts:
             if count not in topology.HOST_BOUNDS:
                 raise ValueError(f"chipsPerHost: a host of {count} chips has no known layout")
-            if topology.host_bounds(topology.parse(text) or (), count) is None:
+            if topology.host_bounds(shape, count) is None:
                 raise ValueError(f"chipsPerHost: hosts of {count} chips do not tile {text}")
 
 

@@ -331,32 +331,6 @@ class Site(msgspec.Struct, frozen=True):
         return cls(config, catalogue, (*own, *legacy), frozenset((*config.detect, *config.accelerators)))
 
     @property
-    def platform(self) -> Platform:
-        """Whose node labels and taints the cluster has."""
-        return self.config.platform
-
-    @property
-    def tpu(self) -> TpuSettings:
-        """How TPU pods are set up."""
-        return self.config.tpu
-
-    @property
-    def exclusive_placement(self) -> bool:
-        """Whether each slice of a JobSet gets a node pool for itself."""
-        return self.config.exclusive_placement
-
-    @property
-    def shm(self) -> str:
-        """The default for `accel.io/shm`, spelled as the annotation is: "false", "true" or a size."""
-        default = self.config.shared_memory
-        return default if isinstance(default, str) else str(default).lower()
-
-    @property
-    def schedulers(self) -> Schedulers:
-        """Which schedulers users may choose, and which are chosen for them."""
-        return self.config.schedulers
-
-    @property
     def placements(self) -> dict[str, Placement]:
         """Sets that `accel.io/placement` can name; `placement_names` says which of them a namespace may use."""
         return self.config.placements
