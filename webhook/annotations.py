@@ -99,7 +99,7 @@ def placeholders(containers: Sequence[tuple[str, int, Container]]) -> list[tuple
         for amounts in (resources.limits, resources.requests):
             for resource, amount in (amounts or {}).items():
                 if resource.startswith(PREFIX):
-                    found.setdefault((container.name, resource), amount)
+                    found.setdefault((container.name or "", resource), amount)
     return [(name, resource, amount) for (name, resource), amount in found.items()]
 
 

@@ -100,14 +100,14 @@ def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Seque
     picked = picked + [p for p in placed if p[:2] in existing and p[:2] not in places]
     divisible = accelerator.slice is not None and accelerator.slice.divisible
     if len(picked) > 1 and not divisible:
-        names = ", ".join(p[2].name for p in picked)
+        names = ", ".join(p[2].name or "" for p in picked)
         raise Denied("one-container", value=names, type=accelerator.name)
     if len(existing) == len(picked) and sum(existing.values()) == chips:
         if ask.count is not None and any(n != ask.count for n in existing.values()):
             raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid="what the containers ask for")
         return tuple(Holder(w, i, c, existing[w, i]) for w, i, c in picked)
     if chips % len(picked):
-        raise Denied("uneven-division", value=", ".join(p[2].name for p in picked), chips=chips, type=accelerator.name)
+        raise Denied("uneven-division", value=", ".join(p[2].name or "" for p in picked), chips=chips, type=accelerator.name)
     share = chips // len(picked)
     if ask.count not in (None, share):
         raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid=f"{share}, or leave it out")

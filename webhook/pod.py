@@ -4,7 +4,7 @@ Field names are the API's own (camelCase), so that a path of an `Edit` is also t
 `null` and an absent field look alike: both are None. A field that an edit can touch must be declared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -35,7 +35,7 @@ class Metadata(View, frozen=True, gc=False):
 
 
 class EnvVar(View, frozen=True, gc=False):
-    name: str = ""
+    name: str | None = None
     value: str | None = None
     valueFrom: Any = None
 
@@ -46,16 +46,17 @@ class Resources(View, frozen=True, gc=False):
 
 
 class VolumeMount(View, frozen=True, gc=False):
-    name: str = ""
-    mountPath: str = ""
+    name: str | None = None
+    mountPath: str | None = None
 
 
 class ContainerSecurityContext(View, frozen=True, gc=False):
     privileged: bool | None = None
+    allowPrivilegeEscalation: bool | None = None
 
 
 class Container(View, frozen=True, gc=False):
-    name: str = ""
+    name: str | None = None
     resources: Resources | None = None
     env: list[EnvVar | None] | None = None
     envFrom: list[Any] | None = None
@@ -71,8 +72,8 @@ class Toleration(View, frozen=True, gc=False):
 
 
 class Expression(View, frozen=True, gc=False):
-    key: str = ""
-    operator: str = ""
+    key: str | None = None
+    operator: str | None = None
     values: list[str] | None = None
 
 
@@ -89,16 +90,35 @@ class NodeAffinity(View, frozen=True, gc=False):
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelectorTerms | None = None
 
 
+class LabelSelector(View, frozen=True, gc=False):
+    matchExpressions: list[Expression | None] | None = None
+
+
+class PodAffinityTerm(View, frozen=True, gc=False):
+    labelSelector: LabelSelector | None = None
+    topologyKey: str | None = None
+
+
+class PodAntiAffinity(View, frozen=True, gc=False):
+    requiredDuringSchedulingIgnoredDuringExecution: list[PodAffinityTerm | None] | None = None
+
+
 class Affinity(View, frozen=True, gc=False):
     nodeAffinity: NodeAffinity | None = None
+    podAntiAffinity: PodAntiAffinity | None = None
+
+
+class HostPath(View, frozen=True, gc=False):
+    path: str | None = None
 
 
 class Volume(View, frozen=True, gc=False):
-    name: str = ""
+    name: str | None = None
+    hostPath: HostPath | None = None
 
 
 class OperatingSystem(View, frozen=True, gc=False):
-    name: str = ""
+    name: str | None = None
 
 
 class PodSpec(View, frozen=True, gc=False):
@@ -155,3 +175,14 @@ def containers_of(spec: PodSpec | None) -> Iterator[tuple[str, int, Container]]:
     for index, container in enumerate(spec.initContainers or ()):
         if container is not None:
             yield "initContainers", index, container
+
+
+def first_user_of(container: Container, names: Iterable[str]) -> int | None:
+    """The index of the first variable that uses one of `names` as $(NAME): those must stand before it.
+
+    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+    """
+    for index, variable in enumerate(container.env or ()):
+        if variable is not None and any(f"$({name})" in (variable.value or "") for name in names):
+            return index
+    return None
