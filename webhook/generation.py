@@ -16,15 +16,21 @@ def default_volumes(rules: Tpu) -> Iterator[int]:
     for text in rules.shapes:
         yield topology.volume(topology.parse(text) or ())
     if rules.cubes:
-        cubes = rules.cubes
-        for count in sorted({*range(1, cubes.defaults_up_to + 1), *cubes.defaults}):
-            if any(topology.boxes(count * cubes.edge**3, cubes.edge, cubes.longest)):
-                yield count * cubes.edge**3
+        counts = sorted({*range(1, rules.cubes.defaults_up_to + 1), *rules.cubes.defaults})
+        cube = rules.cubes.edge**3
+        yield from (count * cube for count in counts if has_default(rules, count * cube))
 
 
 def has_default(rules: Tpu, volume: int) -> bool:
     """Whether the size of `volume` chips has a default topology."""
-    return volume in default_volumes(rules)
+    if any(topology.volume(topology.parse(text) or ()) == volume for text in rules.shapes):
+        return True
+    cubes = rules.cubes
+    count, rest = divmod(volume, cubes.edge**3) if cubes else (0, 1)
+    if cubes is None or rest or not (count <= cubes.defaults_up_to or count in cubes.defaults):
+        return False
+    # A prime number of cubes is a single row, which may be too long.
+    return any(topology.boxes(volume, cubes.edge, cubes.longest))
 
 
 def possible_shapes(rules: Tpu, volume: int) -> tuple[Shape, ...]:
