@@ -1,5 +1,234 @@
-"""The command `accel`: filled by its own change."""
+"""The command `accel`: what its words mean, and nothing else; each command's work is in its own room.
+
+Rooms are imported when their command is called, so that `accel serve` loads neither rich nor a Kubernetes client.
+"""
+
+import os
+import sys
+from importlib import import_module, util
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from webhook import __version__
+from webhook.settings import BadSetting, Settings
+
+ELSEWHERE = {"check": ("webhook.check", "check_app"), "certs": ("certs.cli", "certs_app")}
+"""Commands that bring their own typer application: name to module and attribute."""
+
+KUBECTL_PLUGIN = "kubectl-accel"
+
+
+class Commands(TyperGroup):
+    """The commands here, and those elsewhere, which are imported only when somebody asks for them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        there = (name for name, (module, _) in ELSEWHERE.items() if util.find_spec(module))
+        return [*super().list_commands(ctx), *there]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None or cmd_name not in ELSEWHERE:
+            return found
+        module, attribute = ELSEWHERE[cmd_name]
+        if util.find_spec(module) is None:
+            return None
+        command = typer.main.get_command(getattr(import_module(module), attribute))
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="One annotation turns a Kubernetes workload into a TPU or GPU workload.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+config_app = typer.Typer(help="The site config: what a cluster's admin decides.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"accel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+def _site(path: str) -> Any:
+    from webhook.config import load
+
+    return load(path or None)
+
+
+Config = Annotated[str, typer.Option("--config", envvar="ACCEL_CONFIG", help="Site config file (YAML).")]
+Manifests = Annotated[
+    list[str], typer.Option("--filename", "-f", help="Manifest, directory, or - for stdin; may be repeated.")
+]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")]
+
+
+@app.command()
+def inject(
+    filename: Manifests,
+    output: Annotated[Literal["yaml", "json", "diff"], typer.Option("--output", "-o", help="How to print.")] = "yaml",
+    config: Config = "",
+    namespace: Namespace = "default",
+) -> None:
+    """Inject manifests offline, as the webhook would: results to stdout, warnings and denials to stderr."""
+    from webhook import injecting, sources
+
+    raise typer.Exit(injecting.run(list(sources.read(filename)), _site(config), namespace, output))
+
+
+@app.command()
+def explain(
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="A type's name: tpu-v4-16, nvidia-l4.")],
+    topology: Annotated[str, typer.Option("--topology", help="A TPU topology other than the default one.")] = "",
+    output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="How to print.")] = "text",
+    config: Config = "",
+) -> None:
+    """Say what a type means."""
+    from webhook import facts, listing, terminal
+
+    site = _site(config)
+    hardware = site.catalogue.resolve(type_, topology or None)
+    if output == "text":
+        terminal.show(listing.page(hardware, site))
+    else:
+        listing.show(facts.facts(hardware, site.catalogue), output)
+
+
+@app.command()
+def catalogue(
+    pattern: Annotated[str, typer.Argument(help="Part of a name, or a shell pattern such as 'nvidia-*'.")] = "*",
+    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="How to print.")] = "table",
+    config: Config = "",
+) -> None:
+    """List the types that the webhook knows."""
+    from webhook import facts, listing, terminal
+
+    site = _site(config)
+    types = listing.listed(site, pattern)
+    if not types:
+        near = listing.nearest(site, pattern)
+        raise Failure(f'no type matches "{pattern}"' + (f"; nearest: {', '.join(near)}" if near else ""))
+    if output == "table":
+        terminal.show(listing.table(types, site))
+    else:
+        listing.show([facts.facts(hardware, site.catalogue) for hardware in types], output)
+
+
+def _flag(name: str, text: str) -> Any:
+    """A flag of `serve`; `--cert-file` is also ACCEL_CERT_FILE."""
+    return typer.Option(name, envvar="ACCEL" + name.replace("-", "_").upper()[1:], help=text)
+
+
+DEFAULTS = Settings()
+
+
+@app.command()
+def serve(
+    host: Annotated[str, _flag("--host", "Address to listen on; all, unless given.")] = DEFAULTS.host,
+    port: Annotated[int, _flag("--port", "HTTPS port of /mutate.")] = DEFAULTS.port,
+    metrics_port: Annotated[
+        int, _flag("--metrics-port", "HTTP port of /healthz, /readyz and /metrics.")
+    ] = DEFAULTS.metrics_port,
+    cert_file: Annotated[str, _flag("--cert-file", "Certificate (PEM); watched.")] = DEFAULTS.cert_file,
+    key_file: Annotated[str, _flag("--key-file", "Its private key (PEM); watched.")] = DEFAULTS.key_file,
+    self_signed: Annotated[
+        bool, _flag("--self-signed", "Make a certificate for localhost instead.")
+    ] = DEFAULTS.self_signed,
+    tls_min_version: Annotated[
+        Literal["1.2", "1.3"], _flag("--tls-min-version", "Oldest TLS version accepted.")
+    ] = DEFAULTS.tls_min_version,
+    client_ca_file: Annotated[
+        str, _flag("--client-ca-file", "Answer only clients with a certificate from these CAs (PEM).")
+    ] = DEFAULTS.client_ca_file,
+    client_names: Annotated[
+        list[str] | None, _flag("--client-names", "Names, one of which the client's certificate must carry.")
+    ] = None,
+    state_file: Annotated[
+        str, _flag("--state-file", "What `accel certs run` writes: not ready before it says so.")
+    ] = DEFAULTS.state_file,
+    config: Annotated[str, _flag("--config", "Site config (YAML); watched.")] = DEFAULTS.config,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], _flag("--log-level", "debug: one line per decision.")
+    ] = DEFAULTS.log_level,
+    lame_duck: Annotated[float, _flag("--lame-duck", "Seconds to go on serving after SIGTERM.")] = DEFAULTS.lame_duck,
+    drain_timeout: Annotated[
+        float, _flag("--drain-timeout", "Seconds that calls in flight may then take.")
+    ] = DEFAULTS.drain_timeout,
+    max_bodies: Annotated[
+        int, _flag("--max-bodies", "Request bodies that may be half read at once.")
+    ] = DEFAULTS.max_bodies,
+) -> None:
+    """Run the webhook. Every option is an environment variable too: --cert-file is ACCEL_CERT_FILE."""
+    settings = Settings(
+        host=host,
+        port=port,
+        metrics_port=metrics_port,
+        cert_file=cert_file,
+        key_file=key_file,
+        self_signed=self_signed,
+        tls_min_version=tls_min_version,
+        client_ca_file=client_ca_file,
+        client_names=tuple(client_names or ()),
+        state_file=state_file,
+        config=config,
+        log_level=log_level,
+        lame_duck=lame_duck,
+        drain_timeout=drain_timeout,
+        max_bodies=max_bodies,
+    ).check()
+    from webhook import server
+
+    raise typer.Exit(server.serve(settings))
+
+
+class Failure(Exception):
+    """A command cannot do what it was asked; the text is one line for the user."""
+
+
+def _said(error: Exception) -> tuple[str, int] | None:
+    """What to say of an error that is the user's to mend, and the exit code; None where it is ours."""
+    if isinstance(error, BadSetting):
+        return str(error), 2
+    rooms = (("webhook.document", "BadConfig"), ("webhook.manifest", "BadManifest"), ("webhook.sources", "Unreadable"))
+    known = [getattr(sys.modules[module], name) for module, name in rooms if module in sys.modules]
+    if isinstance(error, (Failure, *known)):
+        return str(error), 1
+    messages = sys.modules.get("webhook.messages")
+    if messages is not None and isinstance(error, messages.Denied):
+        return error.message.replace("accel.io/type: ", ""), 1
+    return None
 
 
 def main() -> None:
-    """Entry point."""
+    """Entry point of `accel` and `kubectl-accel`. No traceback reaches a user, unless ACCEL_DEBUG asks for it."""
+    name = Path(sys.argv[0]).name
+    try:
+        app(prog_name="kubectl accel" if name == KUBECTL_PLUGIN else "accel")
+    except BrokenPipeError:
+        # Whoever read our output has enough of it: `accel catalogue | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        if os.environ.get("ACCEL_DEBUG"):
+            raise
+        said = _said(error)
+        text = " ".join(str(error).split())[:300]
+        line, code = said or (f"{type(error).__name__}: {text} (a bug; ACCEL_DEBUG=1 shows where)", 2)
+        sys.stderr.write(f"error: {line}\n")
+        sys.exit(code)

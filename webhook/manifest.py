@@ -1,0 +1,174 @@
+"""Manifests: YAML or JSON text in, the same text with accelerators injected out. Pure.
+
+The edits are the webhook's own (`inject`, `patch`); here are documents, Lists and what is said of each object.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from webhook import annotations, node
+from webhook.admission import mentions_us, view
+from webhook.inject import Injection, inject
+from webhook.kinds.workload import Setting, Workload
+from webhook.messages import Denied, Warn
+from webhook.node import BadYaml, Document
+from webhook.patch import Op, pointer, render
+from webhook.rewrite import rewrite
+from webhook.site import Site
+from webhook.workloads import WORKLOADS
+
+BOM = "\ufeff"
+_MARKED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*---")
+"""A file whose first document has its marker, perhaps after comments."""
+
+LAYOUT_LOST = "accel.io: its aliases cannot be kept: written anew, without its comments"
+
+
+class BadManifest(Exception):
+    """The file is not YAML that can be read; one line: file:line:column: what is wrong."""
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """One object in a document: the document itself, or an item of a List."""
+
+    name: str  # "Pod/trainer"
+    workload: Workload | None  # None: a kind that we do not know
+    value: Any  # as JSON
+    path: tuple[str | int, ...] = ()
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of one document."""
+
+    number: int  # from 1
+    before: str
+    after: str
+    value: Any  # `after` as JSON values; None where the document is empty
+    warnings: tuple[tuple[str, str], ...] = ()  # (Pod/trainer, text)
+    denied: tuple[tuple[str, Denied], ...] = ()
+
+
+def injected(text: str, site: Site, namespace: str = "", filename: str = "-") -> tuple[str, tuple[str, ...]]:
+    """A file's text after injection, and the warnings; raises the first `Denied`, or `BadManifest`."""
+    found = results(text, site, namespace, filename)
+    for result in found:
+        for _, denied in result.denied:
+            raise denied
+    return "".join(r.after for r in found), tuple(warning for r in found for _, warning in r.warnings)
+
+
+def results(text: str, site: Site, namespace: str = "", filename: str = "-") -> list[Result]:
+    """Each document of a file, injected; `namespace` is for objects that name none. Raises `BadManifest`.
+
+    What stands in `after` of all of them, one behind the other, is the whole file.
+    """
+    mark = BOM if text.startswith(BOM) else ""
+    found = [_result(n, d, site, namespace, text, filename) for n, d in documents(text, filename)]
+    if found and mark:
+        first = found[0]
+        found[0] = msgspec.structs.replace(first, before=mark + first.before, after=mark + first.after)
+    return found
+
+
+def documents(text: str, filename: str) -> list[tuple[int, Document]]:
+    """The documents of a file, numbered from 1. Raises `BadManifest`."""
+    try:
+        return list(enumerate(node.documents(text.removeprefix(BOM)), 1))
+    except BadYaml as error:
+        raise _bad(text, error, filename) from None
+
+
+def subjects(document: Document, text: str = "", filename: str = "-") -> list[Subject]:
+    """The objects of a document: one, the items of a List, or none."""
+    try:
+        return list(_subjects(node.plain(document.root), ()))
+    except BadYaml as error:
+        raise _bad(text or document.text, BadYaml(document.start + error.where, str(error)), filename) from None
+
+
+def _bad(text: str, error: BadYaml, filename: str) -> BadManifest:
+    line, column = node.position(text.removeprefix(BOM), error.where)
+    return BadManifest(f"{filename}:{line}:{column}: {error}")
+
+
+def _subjects(value: Any, path: tuple[str | int, ...]) -> Iterator[Subject]:
+    if not isinstance(value, dict):
+        return
+    version, kind = value.get("apiVersion"), value.get("kind")
+    if kind == "List" and version == "v1" and isinstance(value.get("items"), list):
+        for index, item in enumerate(value["items"]):
+            yield from _subjects(item, (*path, "items", index))
+        return
+    group = version.rpartition("/")[0] if isinstance(version, str) else None
+    workload = WORKLOADS.get((group, kind)) if group is not None and isinstance(kind, str) else None
+    yield Subject(_name(value), workload, value, path)
+
+
+def _name(value: dict[str, Any]) -> str:
+    """How people call the object: kind and name, as far as it has them."""
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    kind, name = value.get("kind") or "no kind", metadata.get("name") or metadata.get("generateName")
+    return "".join(c if c.isprintable() else "?" for c in (f"{kind}/{name}" if name else str(kind)))[:120]
+
+
+def _result(number: int, document: Document, site: Site, namespace: str, text: str, filename: str) -> Result:
+    warnings: list[tuple[str, str]] = []
+    denied: list[tuple[str, Denied]] = []
+    operations: list[Op] = []
+    for subject in subjects(document, text, filename):
+        try:
+            operations_of, injection = injection_of(subject, site, namespace)
+        except Denied as denial:
+            denied.append((subject.name, denial))
+            continue
+        operations += operations_of
+        warnings += [(subject.name, warning) for warning in dict.fromkeys(w.text() for w in injection.warnings)]
+    after, kept = rewrite(document, operations)
+    if not kept:
+        warnings.append(("", LAYOUT_LOST))
+    value = node.plain(node.documents(after)[0].root) if operations else node.plain(document.root)
+    return Result(number, document.text, after, value, tuple(warnings), tuple(denied))
+
+
+def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Op], Injection]:
+    """The operations on a document that inject into one of its objects. Raises `Denied`."""
+    if subject.workload is None:
+        return [], Injection(warnings=_unknown(subject.value))
+    raw = msgspec.json.encode(subject.value)
+    if not mentions_us(raw) and not site.detect:
+        return [], Injection()
+    obj = view(subject.workload, raw)
+    setting = Setting(namespace_of(subject.value) or namespace, site, offline=True)
+    injection = inject(subject.workload, obj, setting)
+    below = pointer(subject.path)
+    return [{**op, "path": below + op["path"]} for op in render(obj, injection.edits)], injection
+
+
+def namespace_of(value: Any) -> str:
+    """The namespace that an object names, or nothing."""
+    metadata = value.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return namespace if isinstance(namespace, str) else ""
+
+
+def _unknown(value: Any) -> tuple[Warn, ...]:
+    """Worth a word only where the user asked something of us."""
+    metadata = value.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    asked = isinstance(found, dict) and any(str(key).startswith(annotations.PREFIX) for key in found)
+    return (Warn("unknown-kind", {"kind": str(value.get("kind"))[:48]}),) if asked else ()
+
+
+def joined(files: Sequence[str]) -> str:
+    """Several files as one stream."""
+    stream = ""
+    for text in files:
+        if stream and text:
+            stream += "" if stream.endswith("\n") else "\n"
+            stream += "" if _MARKED.match(text) else "---\n"
+        stream += text.removeprefix(BOM) if stream else text
+    return stream

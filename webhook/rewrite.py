@@ -1,0 +1,386 @@
+"""RFC 6902 operations on YAML text: only what they touch changes, everything else stays byte for byte. Pure.
+
+Text is not printed anew from values, since comments, quotes, indentation and folding would be another's then.
+Every result is read again and compared with what the operations mean, so that a slip here cannot reach a cluster.
+"""
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jsonpatch
+import msgspec
+
+from webhook import node
+from webhook.node import Document, Node
+from webhook.patch import Op, pointer
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./$][ -~]*")
+_SIZE = re.compile(r"[1-9][0-9]*[A-DF-Za-df-z][A-Za-z0-9]*")  # 2x2x2, 64Gi: no number to any reader
+_COLON = re.compile(r"\s*:")
+
+
+class _Stuck(Exception):
+    """This layout of text cannot be edited in place."""
+
+
+def rewrite(document: Document, operations: Sequence[Op]) -> tuple[str, bool]:
+    """The document's text after the operations, and whether its own layout could be kept.
+
+    Aliases stay where they can: `template: *worker` does where the edits of `&worker` are its own too. Else they
+    and `<<` are written out.
+    """
+    if not operations:
+        return document.text, True
+    want = jsonpatch.apply_patch(node.plain(document.root), list(operations))
+    for expand in (False, True):
+        try:
+            text = _Page(document, expand).after(operations)
+            if [node.plain(d.root) for d in node.documents(text)] == [want]:
+                return text, True
+        except (_Stuck, node.BadYaml):
+            continue
+    return printed(want, document.text), False
+
+
+def printed(value: Any, before: str = "") -> str:
+    """A value as block YAML, with the document marker that `before` has."""
+    marker = "---\n" if before.startswith("---") else ""
+    return marker + "\n".join(Layout().lines(value)) + "\n"
+
+
+class _New(msgspec.Struct, eq=False):
+    """A value that has no text yet."""
+
+    value: Any
+
+
+class _Entry(msgspec.Struct, eq=False):
+    """One entry of a mapping, or item of a sequence (`key` and `name` are empty then)."""
+
+    child: "_Child"
+    old: Node | None = None  # None: there is no text of it yet
+    key: Node | None = None
+    name: str = ""
+
+
+class _Branch(msgspec.Struct, eq=False):
+    """A mapping or sequence that can be changed."""
+
+    node: Node
+    entries: list[_Entry]
+    gone: list[_Entry] = []
+
+
+_Child = _Branch | _New | Node
+_Splice = tuple[int, int, str]
+
+
+def _thaw(original: Node, expand: bool) -> _Child:
+    """A node made changeable; with `expand`, without aliases and merge keys."""
+    if original.kind == "alias" and expand:
+        return _New(node.plain(original))
+    if original.kind == "sequence":
+        return _Branch(original, [_Entry(_thaw(item, expand), item) for item in original.items])
+    if original.kind != "mapping":
+        return original
+    rows = zip(original.names, original.keys, original.items, strict=True)
+    entries = [_Entry(_thaw(item, expand), item, key, name) for name, key, item in rows]
+    merges = [e for e in entries if expand and e.key and node.is_merge(e.name, e.key)]
+    own = [e for e in entries if e not in merges]
+    names = {e.name for e in own}
+    more = [_Entry(_New(v), name=k) for k, v in node.plain(original).items() if k not in names] if merges else []
+    return _Branch(original, own + more, merges)
+
+
+def _value(child: _Child) -> Any:
+    if isinstance(child, _New):
+        return child.value
+    if isinstance(child, Node):
+        return node.plain(child)
+    if child.node.kind == "sequence":
+        return [_value(entry.child) for entry in child.entries]
+    if any(e.key is not None and node.is_merge(e.name, e.key) for e in child.entries):
+        raise _Stuck
+    return {entry.name: _value(entry.child) for entry in child.entries}
+
+
+class _Page:
+    """One document's text while it is changed."""
+
+    def __init__(self, document: Document, expand: bool) -> None:
+        self._text = document.text
+        self._expand = expand
+        self._newline = "\r\n" if "\r\n" in document.text else "\n"
+        self._layout = Layout.of(document.root)
+        self._root = document.root
+
+    def after(self, operations: Sequence[Op]) -> str:
+        root = _thaw(self._root, self._expand)
+        for operation in operations:
+            path = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+            self._apply(root, path, operation)
+        return self._spliced(list(self._splices(root)))
+
+    def _spliced(self, splices: list[_Splice]) -> str:
+        parts, done = [], 0
+        for start, end, text in sorted(splices, key=lambda splice: splice[0]):
+            if start < done:
+                raise _Stuck
+            parts += [self._text[done:start], text.replace("\n", self._newline)]
+            done = end
+        return "".join([*parts, self._text[done:]])
+
+    def _apply(self, child: _Child, path: Sequence[str], operation: Op) -> None:
+        """Walk to the parent of what the operation names, and change it there."""
+        if not isinstance(child, _Branch) or not path:
+            raise _Stuck
+        if len(path) == 1:
+            return self._change(child, path[0], operation)
+        entry = _entry(child, path[0])
+        if entry is None or (isinstance(entry.child, Node) and entry.child.kind == "alias"):
+            return None  # another's text: perhaps its owner is changed in the same way
+        if isinstance(entry.child, _New):
+            below = {**operation, "path": pointer(tuple(path[1:]))}
+            entry.child.value = jsonpatch.apply_patch(copy.deepcopy(entry.child.value), [below])
+            return None
+        return self._apply(entry.child, path[1:], operation)
+
+    def _change(self, branch: _Branch, name: str, operation: Op) -> None:
+        kind = operation["op"]
+        entry = None if kind == "add" and branch.node.kind == "sequence" else _entry(branch, name)
+        if kind == "remove":
+            if entry is None:
+                raise _Stuck
+            branch.entries.remove(entry)
+            branch.gone.append(entry)
+            return
+        value = _New(copy.deepcopy(operation["value"]))
+        if entry is not None:
+            entry.child = value
+        elif branch.node.kind == "sequence":
+            index = len(branch.entries) if name == "-" else int(name)
+            branch.entries.insert(index, _Entry(value))
+        else:
+            branch.entries.append(_Entry(value, name=name))
+
+    def _splices(self, child: _Child, label: int = -1) -> Iterator[_Splice]:
+        """What is to be put in place of which text. `label`: where the line of the collection's own key ends."""
+        if not isinstance(child, _Branch):
+            return
+        kept = [entry for entry in child.entries if entry.old is not None]
+        if not kept and (child.gone or child.entries):
+            yield self._whole(child)
+        elif child.node.flow and child.gone:
+            yield (child.node.start, child.node.end, self._layout.flow(_value(child)))
+        else:
+            for entry in kept:
+                yield from self._entry_splices(child, entry)
+            yield from self._added_flow(child) if child.node.flow else self._added_block(child, label)
+            for entry in child.gone:
+                yield self._removed(child, entry)
+
+    def _whole(self, branch: _Branch) -> _Splice:
+        """Nothing of the old text is left."""
+        value, old = _value(branch), branch.node
+        if old.flow or not value:
+            return (old.start, old.end, self._layout.flow(value))
+        return (old.start, old.end, _indented(self._layout.lines(value), old.column))
+
+    def _entry_splices(self, branch: _Branch, entry: _Entry) -> Iterator[_Splice]:
+        child, old = entry.child, entry.old
+        assert old is not None
+        if isinstance(child, _Branch) and child.node.flow and not child.node.items and child.entries:
+            child = _New(_value(child))  # `annotations: {}` becomes a block where it can
+        if isinstance(child, _New):
+            yield from self._replaced(branch, entry, old, child.value)
+        else:
+            label = self._line_end(self._after_colon(entry.key)) if entry.key and not branch.node.flow else -1
+            yield from self._splices(child, label)
+
+    def _replaced(self, branch: _Branch, entry: _Entry, old: Node, value: Any) -> Iterator[_Splice]:
+        nested = isinstance(value, dict | list) and bool(value)
+        if nested and not entry.key and not branch.node.flow:
+            yield (old.start, old.end, _indented(self._layout.lines(value), old.column))
+            return
+        if branch.node.flow or not nested:
+            text = self._layout.flow(value) if nested or branch.node.flow else self._layout.scalar(value)
+            yield (old.start, old.end, text if old.end > old.start else " " + text)
+            return
+        if entry.key is None:
+            raise _Stuck
+        start, end = self._after_colon(entry.key), self._line_end(old.end)
+        yield (start, old.end, "")
+        lines = self._layout.nested(value)
+        yield (end, end, "\n" + " " * branch.node.column + _indented(lines, branch.node.column))
+
+    def _added_block(self, branch: _Branch, label: int) -> Iterator[_Splice]:
+        """New entries stand after the line of the entry before them."""
+        column = branch.node.column
+        last: Node | None = None
+        for entry in branch.entries:
+            if entry.old is not None:
+                last = entry.old
+                continue
+            value = _value(entry.child)
+            lines = self._layout.lines({entry.name: value} if branch.node.kind == "mapping" else [value])
+            text = _indented(lines, column)
+            if last is not None:
+                at = self._line_end(last.end)
+            elif 0 <= label < branch.node.start:
+                at = label
+            else:
+                yield (branch.node.start, branch.node.start, text + "\n" + " " * column)
+                continue
+            yield (at, at, "\n" + " " * column + text)
+
+    def _added_flow(self, branch: _Branch) -> Iterator[_Splice]:
+        mapping = branch.node.kind == "mapping"
+        olds = [entry.old for entry in branch.entries if entry.old is not None]
+        for index, entry in enumerate(branch.entries):
+            if entry.old is not None:
+                continue
+            value = _value(entry.child)
+            label = self._layout.flow_key(entry.name) + ": " if mapping else ""
+            later = next((e.old for e in branch.entries[index:] if e.old is not None), None)
+            if later is not None:
+                yield (later.start, later.start, label + self._layout.flow(value) + ", ")
+            else:
+                yield self._appended(branch.node, olds[-1], label, value)
+
+    def _appended(self, flow: Node, last: Node, label: str, value: Any) -> _Splice:
+        """Behind the last item between brackets; on lines of its own where that one has its own."""
+        rest = self._text[last.end : flow.end - 1]
+        if "#" in rest:
+            raise _Stuck
+        comma = rest.find(",")
+        at = last.end if comma < 0 else last.end + comma + 1
+        separator = "," if comma < 0 else ""
+        if "\n" not in rest:
+            return (at, at, f"{separator} {label}{self._layout.flow(value)}")
+        line = self._text[self._text.rfind("\n", 0, last.start) + 1 :]
+        margin = "\n" + line[: len(line) - len(line.lstrip(" \t"))]
+        lines = self._layout.flow(value)
+        if self._layout.json:
+            lines = json.dumps(value, indent=self._layout.step).replace("\n", margin)
+        return (at, at, separator + margin + label + lines)
+
+    def _removed(self, branch: _Branch, entry: _Entry) -> _Splice:
+        """The lines of a key or an item, which must have them for itself."""
+        old = entry.old
+        assert old is not None
+        begin = self._text.rfind("\n", 0, entry.key.start if entry.key else old.start) + 1
+        while not entry.key and self._text[begin : begin + branch.node.column + 1].strip() != "-":
+            if begin <= branch.node.start - branch.node.column:
+                raise _Stuck
+            begin = self._text.rfind("\n", 0, begin - 1) + 1
+        if self._text[begin : begin + branch.node.column].strip():
+            return self._moved_up(branch, entry)
+        end = self._text.find("\n", old.end)
+        return (begin, len(self._text) if end < 0 else end + 1, "")
+
+    def _moved_up(self, branch: _Branch, entry: _Entry) -> _Splice:
+        """The first key on the line of its dash: the next key takes its place."""
+        nearest = next((e.key for e in branch.entries if e.key is not None), None)
+        if entry.key is None or entry.old is None or nearest is None or nearest.start < entry.old.end:
+            raise _Stuck
+        if self._text[entry.old.end : nearest.start].strip():
+            raise _Stuck
+        return (entry.key.start, nearest.start, "")
+
+    def _after_colon(self, key: Node) -> int:
+        match = _COLON.match(self._text, key.end)
+        if match is None:
+            raise _Stuck
+        return match.end()
+
+    def _line_end(self, at: int) -> int:
+        end = self._text.find("\n", at)
+        end = len(self._text) if end < 0 else end
+        return end - 1 if end > at and self._text[end - 1] == "\r" else end
+
+
+def _entry(branch: _Branch, name: str) -> _Entry | None:
+    if branch.node.kind == "sequence":
+        return branch.entries[int(name)]
+    return next((entry for entry in branch.entries if entry.name == name), None)
+
+
+def _indented(lines: Sequence[str], column: int) -> str:
+    """The first line as it is: its caller has already put it at its column."""
+    return ("\n" + " " * column).join(lines)
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """How a document is written, so that what is added looks like the rest."""
+
+    step: int = 2  # blanks by which a mapping inside a mapping is indented
+    dash: int = 0  # blanks by which a list's dashes are
+    json: bool = False
+
+    @classmethod
+    def of(cls, root: Node) -> "Layout":
+        """The layout of the first nested mapping and list that the document has."""
+        steps = [root.keys[0].column] if root.flow and root.keys else list(_columns(root, "mapping"))
+        dashes = list(_columns(root, "sequence"))
+        step = steps[0] if steps and steps[0] > 0 else 2
+        return cls(step, dashes[0] if dashes else 0, json=root.flow)
+
+    def lines(self, value: Any) -> list[str]:
+        """A value that is not empty as block YAML."""
+        if isinstance(value, dict) and value:
+            return [line for name, item in value.items() for line in self._field(name, item)]
+        if isinstance(value, list) and value:
+            return [line for item in value for line in _hung("- ", self.lines(item), "  ")]
+        return [self.flow(value) if isinstance(value, dict | list) else self.scalar(value)]
+
+    def _field(self, name: str, item: Any) -> list[str]:
+        label = self.scalar(name) + ":"
+        if isinstance(item, dict | list) and item:
+            return [label, *self.nested(item)]
+        return [f"{label} {self.lines(item)[0]}"]
+
+    def nested(self, value: Any) -> list[str]:
+        """The lines below a key."""
+        margin = " " * (self.dash if isinstance(value, list) else self.step)
+        return _hung(margin, self.lines(value), margin)
+
+    def flow(self, value: Any) -> str:
+        """The same between brackets, on one line."""
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{self.flow_key(name)}: {self.flow(item)}" for name, item in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(self.flow, value)) + "]"
+        return self.scalar(value, between="[]{},")
+
+    def flow_key(self, name: str) -> str:
+        return self.scalar(name, between="[]{},")
+
+    def scalar(self, value: Any, between: str = "") -> str:
+        """Text without quotes where every reader of YAML agrees that it is text."""
+        if not isinstance(value, str) or self.json or not is_plain(value) or any(c in value for c in between):
+            text = json.dumps(value, ensure_ascii=False)
+            return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+        return value
+
+
+def is_plain(text: str) -> bool:
+    """Whether text is itself without quotes: no word or number of YAML 1.1 or 1.2, and no sign of its syntax."""
+    if not _PLAIN.fullmatch(text) or text.endswith((" ", ":")) or ": " in text or " #" in text:
+        return False
+    numeric = text[0].isdigit() and not _SIZE.fullmatch(text)
+    return not numeric and isinstance(node.resolve(text), str)
+
+
+def _hung(first: str, lines: Sequence[str], margin: str) -> list[str]:
+    return [first + lines[0], *(margin + line for line in lines[1:])]
+
+
+def _columns(root: Node, kind: str) -> Iterator[int]:
+    """By how much each block collection of a kind stands to the right of the mapping that has it."""
+    for item in root.items:
+        if item.kind == kind and root.kind == "mapping" and not (item.flow or root.flow):
+            yield item.column - root.column
+        yield from _columns(item, kind)
