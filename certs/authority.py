@@ -155,6 +155,12 @@ def fingerprint(certificate: bytes) -> str:
     return parse(certificate).fingerprint(hashes.SHA256()).hex()
 
 
+def name_of(certificate: bytes) -> str:
+    """The common name: of an authority of ours, the one that tells it from all others."""
+    names = parse(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
+
 @lru_cache(maxsize=256)
 def names_of(certificate: bytes) -> frozenset[str]:
     """The DNS names and IP addresses that a certificate is for."""

@@ -1,9 +1,9 @@
 """The keyring: the authorities that all replicas share, as the CA Secret holds them.
 
-    ca.crt, ca.key          the authority that signs today's leaves
-    upcoming.crt, .key      its successor, published in caBundle beside it but not signing yet
-    retired.crt             predecessors that leaves may still hang on; certificates only, their keys are gone
-    keyring.json            {"rotations": n, "distrust": bool, "retired": {<fingerprint>: <trusted until>}}
+    ca.crt, ca.key               the authority that signs today's leaves
+    upcoming.crt, upcoming.key   its successor, published in caBundle beside it but not signing yet
+    retired.crt                  predecessors that leaves may still hang on; certificates only, their keys are gone
+    keyring.json                 {"rotations": n, "distrust": bool, "retired": {<fingerprint>: <trusted until>}}
 
 An empty Secret is an empty keyring. What cannot be read counts as absent: a Secret that somebody broke by
 hand is then filled anew instead of stopping everybody. This file must not do I/O or decide anything.
@@ -21,6 +21,8 @@ from certs.authority import KeyPair
 
 # On the Secret: asks for an early rotation. The value `distrust` also drops the old authority early.
 ROTATE_ANNOTATION = "accel.io/rotate-ca"
+# The Secret's keys that are ours; others in it stay as they are.
+KEYS = ("ca.crt", "ca.key", "upcoming.crt", "upcoming.key", "retired.crt", "keyring.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,7 @@ def promoted(keyring: Keyring, until: datetime) -> Keyring:
 
 def without(keyring: Keyring, certificates: tuple[bytes, ...]) -> Keyring:
     """The keyring without these retired authorities."""
-    return replace(
-        keyring, retired=tuple(old for old in keyring.retired if old.certificate not in certificates)
-    )
+    return replace(keyring, retired=tuple(old for old in keyring.retired if old.certificate not in certificates))
 
 
 def from_secret(data: Mapping[str, str], annotations: Mapping[str, str]) -> Keyring:

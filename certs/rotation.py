@@ -134,9 +134,7 @@ def decide(view: View, now: datetime, policy: Policy) -> Action:
     return DropOld(gone) if gone else Keep(_next(view, issuer, now, policy))
 
 
-def changed(
-    before: Keyring, action: NewAuthority | Promote | DropOld, now: datetime, policy: Policy
-) -> Keyring:
+def changed(before: Keyring, action: NewAuthority | Promote | DropOld, now: datetime, policy: Policy) -> Keyring:
     """The keyring after an action that writes the Secret."""
     match action:
         case NewAuthority(adopted):
@@ -205,9 +203,7 @@ def _lost(view: View, now: datetime) -> tuple[bytes, ...]:
         except ValueError:
             continue  # whatever somebody wrote there, no leaf of ours hangs on it
     known = view.keyring.certificates()
-    return tuple(
-        ca for ca in found if ca not in known and authority.is_ours(ca) and now < authority.not_after(ca)
-    )
+    return tuple(ca for ca in found if ca not in known and authority.is_ours(ca) and now < authority.not_after(ca))
 
 
 def _droppable(ring: Keyring, now: datetime) -> tuple[bytes, ...]:

@@ -1,0 +1,77 @@
+"""The directory that `serve` reads its certificate from, changed as a whole or not at all.
+
+As a kubelet does it (k8s.io/kubernetes pkg/volume/util/atomic_writer.go): the files live in a directory with a
+name of its own, `..data` is a symlink to that, and each file's name a symlink through `..data`. Renaming a new
+`..data` over the old one changes certificate, key and state in one step, so a reader never sees halves.
+
+    tls.crt      -> ..data/tls.crt       the serving certificate
+    tls.key      -> ..data/tls.key       its key, mode 0600
+    ca.crt       -> ..data/ca.crt        the authorities that every entry is meant to trust
+    state.json   -> ..data/state.json    see state.py
+    ..data       -> ..<time>.<number>
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from certs import authority
+from certs.authority import KeyPair
+
+DATA = "..data"
+CERTIFICATE, KEY, BUNDLE, STATE = "tls.crt", "tls.key", "ca.crt", "state.json"
+
+
+def write(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Make `files` the content of `directory`. Raises OSError, and then the old content stands."""
+    directory.mkdir(parents=True, exist_ok=True)
+    fresh = directory / f"..{secrets.token_hex(8)}"
+    fresh.mkdir(mode=0o755)
+    try:
+        for name, content in files.items():
+            _create(fresh / name, content, 0o600 if name == KEY else 0o644)
+        _link(directory / DATA, fresh.name)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    for name in files:
+        target = f"{DATA}/{name}"
+        if not (directory / name).is_symlink() or os.readlink(directory / name) != target:
+            _link(directory / name, target)
+    _sweep(directory, fresh.name)
+
+
+def leaf(directory: Path) -> KeyPair | None:
+    """The certificate and key that are there; None where they cannot be used together."""
+    try:
+        data = (directory / DATA).resolve(strict=True)  # both from one content, whatever is swapped meanwhile
+        pair = KeyPair((data / CERTIFICATE).read_bytes(), (data / KEY).read_bytes())
+    except OSError:
+        return None
+    return pair if authority.matches(pair) else None
+
+
+def _create(path: Path, content: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as handle:
+        handle.write(content)
+
+
+def _link(path: Path, target: str) -> None:
+    """Point `path` at `target` in one step, whatever it was before."""
+    beside = path.with_name(f"..new-{secrets.token_hex(4)}")
+    beside.symlink_to(target)
+    beside.replace(path)
+
+
+def _sweep(directory: Path, current: str) -> None:
+    """Remove what earlier contents left, also of a process that was killed half-way."""
+    for entry in directory.glob("..*"):
+        if entry.name in (DATA, current):
+            continue
+        if entry.is_symlink():
+            entry.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(entry, ignore_errors=True)

@@ -1,0 +1,26 @@
+"""Durations as people write them: `5s`, `2m`, `168h`, `7d`, `1h30m`. Pure."""
+
+import re
+from datetime import timedelta
+
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def parse(text: str) -> timedelta:
+    """The duration that `text` names. ValueError where it names none, or none that a date can hold."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration: write it like 30s, 2m, 168h, 7d or 1h30m")
+    try:
+        return sum((timedelta(**{UNITS[unit]: float(n)}) for n, unit in _PART.findall(text)), timedelta(0))
+    except OverflowError:
+        raise ValueError(f"{text!r} is too long") from None
+
+
+def spell(duration: timedelta) -> str:
+    """The two largest units, as in `6d 23h`; a negative one is spelled by its size."""
+    seconds = int(abs(duration).total_seconds())
+    parts = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s"))
+    first = next((place for place, (number, _) in enumerate(parts) if number), 3)
+    return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2] if number) or "0s"

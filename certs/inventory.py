@@ -1,0 +1,110 @@
+"""What certificates there are, as rows for people: what it is, who it is, until when, and what is wrong.
+
+Bytes in, rows out, time a parameter; must not read a clock, files or the network.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from cryptography.x509.oid import NameOID
+
+from certs import authority, rotation
+from certs.keyring import Keyring, stamp
+from certs.rotation import View
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One certificate, or one entry that trusts some."""
+
+    what: str
+    subject: str
+    """The common name of an authority, the names of a leaf, the name of an entry."""
+    until: str = ""
+    """RFC 3339; empty for what does not end."""
+    note: str = ""
+    good: bool = True
+
+
+def of_leaf(certificate: bytes, bundle: bytes | None, now: datetime) -> list[Row]:
+    """A serving certificate, and whether who trusts `bundle` accepts it (None: not known)."""
+    try:
+        until, names = authority.not_after(certificate), sorted(authority.names_of(certificate))
+    except ValueError:
+        return [Row("leaf", "", note="cannot be read as a certificate", good=False)]
+    issuer = _issuer(certificate)
+    trusted = bundle is None or authority.valid_at(certificate, bundle, names, now)
+    note = f"by {issuer}" if trusted or now >= until else f"by {issuer}, not accepted by those who trust the bundle"
+    return [_dated("leaf", ", ".join(names), until, note, now, trusted)]
+
+
+def of_bundle(bundle: bytes, now: datetime) -> list[Row]:
+    """The authorities of a bundle."""
+    try:
+        found = authority.split(bundle)
+    except ValueError:
+        return [Row("authority", "", note="the bundle cannot be read", good=False)]
+    return [_dated("authority", authority.name_of(ca), authority.not_after(ca), "", now, True) for ca in found]
+
+
+def of_keyring(ring: Keyring, now: datetime) -> list[Row]:
+    """What the CA Secret holds."""
+    rows = [
+        _dated(role, authority.name_of(pair.certificate), authority.not_after(pair.certificate), note, now, True)
+        for role, pair, note in (
+            ("signing", ring.signing, ""),
+            ("upcoming", ring.upcoming, "published beside the signing one, signs after the overlap"),
+        )
+        if pair
+    ]
+    rows += [
+        _dated(
+            "retired",
+            authority.name_of(old.certificate),
+            authority.not_after(old.certificate),
+            f"trusted until {stamp(old.until)}",
+            now,
+            True,
+        )
+        for old in ring.retired
+    ]
+    if not rows:
+        return [Row("signing", "", note="the Secret is empty: no `accel certs run` has filled it yet", good=False)]
+    return rows
+
+
+def of_entries(view: View) -> list[Row]:
+    """Whether each webhook entry trusts the whole keyring."""
+    if not view.entries:
+        return [Row("entry", "", note="the webhook configuration is not there, or has no entries", good=False)]
+    bundle = view.keyring.bundle()
+    return [
+        Row("entry", name, note="trusts them all" if held == bundle else _difference(held), good=held == bundle)
+        for name, held in view.entries.items()
+    ]
+
+
+def next_renewal(ring: Keyring) -> str:
+    """When the signing authority's rotation starts by itself, as RFC 3339; empty where nothing signs."""
+    return stamp(rotation.due(ring.signing.certificate)) if ring.signing else ""
+
+
+def as_object(row: Row) -> dict[str, object]:
+    """The row for JSON."""
+    return asdict(row)
+
+
+def _dated(what: str, subject: str, until: datetime, note: str, now: datetime, good: bool) -> Row:
+    if now >= until:
+        return Row(what, subject, stamp(until), "; ".join(filter(None, ("expired", note))), good=False)
+    return Row(what, subject, stamp(until), note, good)
+
+
+def _issuer(certificate: bytes) -> str:
+    issuer = authority.parse(certificate).issuer
+    names = issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else issuer.rfc4514_string()
+
+
+def _difference(held: bytes) -> str:
+    return "holds another caBundle" if held else "has no caBundle"

@@ -1,0 +1,80 @@
+"""Figures about certificates, and whether the loop still turns, over plain HTTP for Prometheus and kubelet."""
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+
+from certs.state import State
+
+
+class Metrics:
+    """The figures of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        gauge = self._gauge
+        self._leaf = gauge("accel_certs_leaf_not_after_seconds", "End of the serving certificate, Unix time.")
+        self._authority = gauge("accel_certs_authority_not_after_seconds", "End of the authority, Unix time.")
+        self._bundle = gauge("accel_certs_cabundle_match", "1 where every webhook entry trusts our certificate.")
+        self._rotating = gauge("accel_certs_rotating", "1 while a new authority waits to sign.")
+        self._rotations = gauge("accel_certs_rotations", "Authorities replaced so far, by all replicas together.")
+        self.steps = Counter(
+            "accel_certs_steps", "What this replica did, by action.", ["action"], registry=self.registry
+        )
+        self.failures = Counter(
+            "accel_certs_failures", "Passes that ended in an error, by kind.", ["kind"], registry=self.registry
+        )
+        for kind in ("conflict", "unreachable", "refused", "file"):
+            self.failures.labels(kind)
+
+    def show(self, state: State) -> None:
+        """Take over what the state says."""
+        self._leaf.set(_unix(state.leafNotAfter))
+        self._authority.set(_unix(state.authorityNotAfter))
+        self._bundle.set(state.ready)
+        self._rotating.set(state.rotating)
+        self._rotations.set(state.rotations)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, registry=self.registry)
+
+
+def serve(host: str, port: int, metrics: Metrics, alive: Callable[[], bool]) -> int:
+    """Serve /metrics and /healthz from a thread that ends with the process; the port that was bound.
+
+    Raises OSError where it cannot be bound.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10  # seconds for a client that says nothing
+
+        def do_GET(self) -> None:
+            if self.path == "/metrics":
+                self._answer(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry))
+            elif self.path == "/healthz":
+                well = alive()
+                self._answer(200 if well else 503, "text/plain", b"ok\n" if well else b"the loop stands still\n")
+            else:
+                self._answer(404, "text/plain", b"/metrics, /healthz\n")
+
+        def _answer(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Probes are not news."""
+
+    server = ThreadingHTTPServer((host, port), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return int(server.server_address[1])
+
+
+def _unix(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp() if moment else 0.0

@@ -1,0 +1,199 @@
+"""The loop of `accel certs run`: look, do the next step, write what `serve` reads, wait for a change.
+
+It acts on what `rotation` decides and adds nothing to it. An error is said once, counted, written to the state
+and tried again later: no fault of the API server, of the network or of anybody's edits ends the process.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from certs import authority, directory, rotation, state
+from certs.api import ApiError, Conflict, Unreachable
+from certs.metrics import Metrics
+from certs.rotation import DropOld, IssueLeaf, Keep, NewAuthority, Policy, Promote, PublishBundle, View
+from certs.state import State
+from certs.store import Reading, Store
+
+# Somebody who fights us over caBundle must not turn the loop into a storm.
+PAUSE = timedelta(milliseconds=100)
+BACKOFF_FIRST, BACKOFF_MOST = timedelta(milliseconds=250), timedelta(seconds=30)
+STEPS_AT_ONCE = 20  # a pass needs six at most; more means that somebody undoes what we do
+
+
+@dataclass
+class Loop:
+    """One replica at work: the only mutable thing here."""
+
+    store: Store
+    policy: Policy
+    folder: Path
+    poll: timedelta
+    log: Any
+    metrics: Metrics = field(default_factory=Metrics)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _view: View | None = None
+    _reading: Reading | None = None
+    _written: dict[str, bytes] = field(default_factory=dict)
+    _failures: int = 0
+    _turned: float = field(default_factory=time.monotonic)
+    _changed: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Never returns; a signal's exception ends it."""
+        self._watch("secret", self.store.watch_secret)
+        self._watch("webhook configuration", self.store.watch_configuration)
+        while True:
+            self._turned = time.monotonic()
+            self._changed.clear()
+            wait = self.turn()
+            time.sleep(PAUSE.total_seconds())
+            self._changed.wait(max(wait - PAUSE, timedelta(0)).total_seconds())
+
+    def alive(self) -> bool:
+        """Whether the loop turned lately; waiting for its next turn is not standing still."""
+        return time.monotonic() - self._turned < 120 + 2 * self.poll.total_seconds()
+
+    def turn(self) -> timedelta:
+        """One pass: all steps that can be done now. Returns how long to wait unless something changes."""
+        try:
+            until = self._steps()
+            self._failures = 0
+            wait = max(until - self.clock(), timedelta(0))
+            self._publish("")
+        except (ApiError, OSError) as error:
+            wait = self._failed(error)
+        return min(wait, self.poll)
+
+    def _steps(self) -> datetime:
+        for _ in range(STEPS_AT_ONCE):
+            view = self._look()
+            action = rotation.decide(view, self.clock(), self.policy)
+            if isinstance(action, Keep):
+                return action.until
+            self._do(action, view)
+        raise ApiError(0, "somebody else undoes every change to the Secret or to caBundle: see who writes them")
+
+    def _look(self) -> View:
+        """The cluster as it is. When it cannot be read, the leaf is renewed from what was known last."""
+        leaf = self._view.leaf if self._view else directory.leaf(self.folder)
+        try:
+            self._reading = self.store.read()
+        except ApiError:
+            self._alone()
+            raise
+        fresh = View(self._reading.keyring, self._reading.entries, leaf)
+        self._view = replace(fresh, settled=rotation.settled(self._view, fresh, self.clock()))
+        return self._view
+
+    def _alone(self) -> None:
+        """Cut off: what others do meanwhile is not seen, so the overlap has to be seen anew."""
+        if self._view is None:
+            return
+        self._view = replace(self._view, settled=None)
+        action = rotation.decide(self._view, self.clock(), self.policy)
+        if isinstance(action, IssueLeaf):
+            self._do(action, self._view)
+
+    def _do(self, action: NewAuthority | PublishBundle | IssueLeaf | Promote | DropOld, view: View) -> None:
+        """Take one step. Raises ApiError or OSError."""
+        match action:
+            case IssueLeaf(issuer):
+                leaf = authority.issue(issuer, self.policy.names, self.clock(), self.policy.leaf_lifetime)
+                self._view = replace(view, leaf=leaf)
+                self._publish("")
+            case PublishBundle(bundle):
+                self.store.write_bundle(self._known(), bundle)
+            case NewAuthority() | Promote() | DropOld():
+                ring = rotation.changed(view.keyring, action, self.clock(), self.policy)
+                self.store.write_keyring(self._known(), ring)
+        self.metrics.steps.labels(type(action).__name__).inc()
+        self.log.info(type(action).__name__, **_facts(action, self._view or view))
+
+    def _known(self) -> Reading:
+        if self._reading is None:
+            raise ApiError(0, "nothing was read yet")
+        return self._reading
+
+    def _publish(self, problem: str) -> None:
+        """Write the directory where something changed."""
+        if self._view is None:
+            self._wait_for_a_look(problem)
+            return
+        now = state.describe(self._view, self.clock(), problem)
+        self.metrics.show(now)
+        files = {directory.STATE: state.to_json(now), directory.BUNDLE: self._view.keyring.bundle()}
+        if self._view.leaf:
+            files |= {directory.CERTIFICATE: self._view.leaf.certificate, directory.KEY: self._view.leaf.key}
+        self._write(files)
+
+    def _wait_for_a_look(self, problem: str) -> None:
+        """Nothing is known yet. A leaf from before a restart goes on serving as its state says; else say why not."""
+        if directory.leaf(self.folder) is None:
+            self._write({directory.STATE: state.to_json(State(problem=problem))})
+
+    def _write(self, files: dict[str, bytes]) -> None:
+        if files != self._written:
+            directory.write(self.folder, files)
+            self._written = files
+
+    def _failed(self, error: ApiError | OSError) -> timedelta:
+        """Say it, remember it, and how long to wait: longer each time, and never two replicas in step."""
+        if isinstance(error, Conflict):
+            # Another replica was first: look again at once, that is all.
+            self.metrics.failures.labels("conflict").inc()
+            return timedelta(seconds=random.uniform(0.0, 0.3))  # noqa: S311 - spreads load, guards nothing
+        self._failures += 1
+        self.metrics.failures.labels(_kind(error)).inc()
+        most = min(BACKOFF_FIRST * (1 << min(self._failures - 1, 10)), BACKOFF_MOST)
+        wait = most * random.uniform(0.5, 1.0)  # noqa: S311
+        self.log.warning("failed", problem=str(error), again_in_seconds=round(wait.total_seconds(), 1))
+        try:
+            self._publish(str(error))
+        except OSError as unwritable:
+            self.log.error("state not written", problem=str(unwritable))
+        return wait
+
+    def _watch(self, what: str, watch: Callable[[Callable[[], None]], None]) -> None:
+        """Wake the loop at every change, from a thread that ends with the process. Polling goes on besides."""
+
+        def work() -> None:
+            failures = 0
+            while True:
+                try:
+                    watch(self._changed.set)
+                    failures = 0
+                except ApiError as error:
+                    failures += 1
+                    if failures == 1:
+                        self.log.warning("watch failed; polling meanwhile", what=what, problem=str(error))
+                time.sleep(min(2.0**failures / 2, 30.0) * random.uniform(0.5, 1.0))  # noqa: S311
+
+        threading.Thread(target=work, name=f"watch {what}", daemon=True).start()
+
+
+def _kind(error: ApiError | OSError) -> str:
+    if isinstance(error, Unreachable):
+        return "unreachable"
+    return "refused" if isinstance(error, ApiError) else "file"
+
+
+def _facts(action: object, view: View) -> dict[str, object]:
+    """What a log line says of a step; never a key."""
+    match action:
+        case IssueLeaf(issuer):
+            end = authority.not_after(view.leaf.certificate).isoformat() if view.leaf else ""
+            return {"not_after": end, "authority": authority.name_of(issuer.certificate)}
+        case PublishBundle(bundle):
+            held = [authority.name_of(ca) for ca in authority.split(bundle)]
+            return {"entries": [n for n, found in view.entries.items() if found != bundle], "authorities": held}
+        case NewAuthority(adopted):
+            return {"adopted": [authority.name_of(ca) for ca in adopted]}
+        case DropOld(certificates):
+            return {"authorities": [authority.name_of(ca) for ca in certificates]}
+    return {}

@@ -1,0 +1,82 @@
+"""What `accel certs run` says of itself in `state.json`: `serve` decides by it whether a replica is ready.
+
+    ready             true: every entry of the webhook configuration trusts the authority of our leaf
+    problem           why not, or what went wrong last; empty when all is well
+    entries           by entry of the configuration: does it trust our leaf's authority
+    bundle            SHA-256 of each authority that entries are meant to trust, newest first
+    leafAuthority     SHA-256 of the authority that signed our leaf
+    leafNotAfter      RFC 3339; the end of the leaf
+    authorityNotAfter RFC 3339; the end of the authority that signs
+    rotating          true from a new authority's making until it signs
+    rotations         how often an authority has taken over from another, by all replicas together
+
+It holds no time of writing: the file changes when something has changed. Pure; must not read a clock.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+
+from certs import authority, rotation
+from certs.keyring import stamp
+from certs.rotation import View
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The content of `state.json`; the fields are its keys."""
+
+    ready: bool = False
+    problem: str = "not looked at the cluster yet"
+    entries: dict[str, bool] = field(default_factory=dict)
+    bundle: tuple[str, ...] = ()
+    leafAuthority: str = ""
+    leafNotAfter: str = ""
+    authorityNotAfter: str = ""
+    rotating: bool = False
+    rotations: int = 0
+
+
+def describe(view: View, now: datetime, problem: str = "") -> State:
+    """The state of a replica that has this view; `problem` is what went wrong after it."""
+    entries = {name: _trusts(view, bundle) for name, bundle in view.entries.items()}
+    signer = rotation.signer(view.keyring, now)
+    return State(
+        ready=bool(entries) and all(entries.values()),
+        problem=problem or _lacking(entries),
+        entries=entries,
+        bundle=tuple(authority.fingerprint(ca) for ca in view.keyring.certificates()),
+        leafAuthority=_leaf_authority(view),
+        leafNotAfter=stamp(authority.not_after(view.leaf.certificate)) if view.leaf else "",
+        authorityNotAfter=stamp(authority.not_after(signer.certificate)) if signer else "",
+        rotating=view.keyring.upcoming is not None,
+        rotations=view.keyring.rotations,
+    )
+
+
+def to_json(state: State) -> bytes:
+    """The file's content."""
+    return json.dumps(asdict(state), indent=1).encode() + b"\n"
+
+
+def _trusts(view: View, bundle: bytes) -> bool:
+    try:
+        return view.leaf is not None and any(
+            authority.issued_by(view.leaf.certificate, ca) for ca in authority.split(bundle)
+        )
+    except ValueError:
+        return False
+
+
+def _leaf_authority(view: View) -> str:
+    if view.leaf is None:
+        return ""
+    signers = (ca for ca in view.keyring.certificates() if authority.issued_by(view.leaf.certificate, ca))
+    return next((authority.fingerprint(ca) for ca in signers), "")
+
+
+def _lacking(entries: dict[str, bool]) -> str:
+    if not entries:
+        return "the webhook configuration is not there, or has no entries"
+    missing = [name for name, trusted in entries.items() if not trusted]
+    return f"caBundle of {', '.join(missing)} does not hold the authority of our certificate" if missing else ""

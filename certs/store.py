@@ -1,0 +1,115 @@
+"""Where certificates are kept in a cluster: one Secret, and the caBundle of one MutatingWebhookConfiguration.
+
+Only these two objects, by name: get, update and watch of the Secret; get, patch and watch of the configuration.
+Neither is ever created here, and nothing here decides what to write.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from certs import keyring
+from certs.api import Api, ApiError, Conflict, NotFound, Object
+from certs.keyring import Keyring
+
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Both objects as they were read, with what is needed to write over exactly that."""
+
+    keyring: Keyring
+    entries: dict[str, bytes]
+    """caBundle (PEM) by entry, in the configuration's order; no entries where there is no configuration."""
+    secret: Object = field(repr=False)
+    configuration_version: str
+
+
+class Store:
+    """The two objects of one release."""
+
+    def __init__(self, api: Api, namespace: str, secret: str, configuration: str) -> None:
+        self._api = api
+        self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        self._secret = secret
+        self._configuration = configuration
+
+    def read(self) -> Reading:
+        """Read both. Raises ApiError; a configuration that is not there (yet) is one without entries.
+
+        The configuration first: a bundle is then written only from a Secret that is newer than the entries it
+        replaces, and whoever was slow can never take a new authority out again.
+        """
+        try:
+            configuration = self._api.get(f"{CONFIGURATIONS}/{self._configuration}")
+        except NotFound:
+            configuration = {"metadata": {"resourceVersion": ""}}
+        secret = self._api.get(f"{self._secrets}/{self._secret}")
+        ring = keyring.from_secret(secret.get("data") or {}, secret["metadata"].get("annotations") or {})
+        return Reading(ring, entries(configuration), secret, configuration["metadata"]["resourceVersion"])
+
+    def write_keyring(self, reading: Reading, ring: Keyring) -> None:
+        """Write the Secret over what was read. Raises Conflict where another was first, else ApiError."""
+        self._api.put(f"{self._secrets}/{self._secret}", secret_with(reading.secret, ring))
+
+    def write_bundle(self, reading: Reading, bundle: bytes) -> None:
+        """Put the bundle into every entry that has another. Raises Conflict or ApiError.
+
+        By JSON patch, which owns no field afterwards: an apply would make the next Helm upgrade fail once an
+        entry goes. The test of the resourceVersion makes the entries' positions certain.
+        """
+        path = f"{CONFIGURATIONS}/{self._configuration}"
+        try:
+            self._api.patch(path, bundle_patch(reading, bundle))
+        except ApiError as error:
+            if error.status == 422 and self._moved(path, reading.configuration_version):
+                raise Conflict(409, str(error)) from None
+            raise
+
+    def watch_secret(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever the Secret changes, until the watch ends. Raises ApiError."""
+        self._api.watch(self._secrets, self._secret, changed)
+
+    def watch_configuration(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever the configuration changes, until the watch ends. Raises ApiError."""
+        self._api.watch(CONFIGURATIONS, self._configuration, changed)
+
+    def _moved(self, path: str, version: str) -> bool:
+        """A failed test is answered with the same 422 as a value that is no bundle: see which it was."""
+        return bool(self._api.get(path)["metadata"]["resourceVersion"] != version)
+
+
+def entries(configuration: Object) -> dict[str, bytes]:
+    """Each entry's caBundle, decoded; empty where it is absent or cannot be read."""
+    return {entry["name"]: _bundle(entry) for entry in configuration.get("webhooks") or []}
+
+
+def bundle_patch(reading: Reading, bundle: bytes) -> list[Object]:
+    """The JSON patch that makes `bundle` every entry's, and fails if the configuration has moved."""
+    value = base64.b64encode(bundle).decode()
+    lock = {"op": "test", "path": "/metadata/resourceVersion", "value": reading.configuration_version}
+    fill = [
+        {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": value}
+        for index, found in enumerate(reading.entries.values())
+        if found != bundle
+    ]
+    return [lock, *fill]
+
+
+def secret_with(secret: Object, ring: Keyring) -> Object:
+    """The Secret with this keyring as its data; everything that is not ours stays, the lock included."""
+    metadata = {**secret["metadata"]}
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != keyring.ROTATE_ANNOTATION}
+    if ring.wanted:
+        annotations[keyring.ROTATE_ANNOTATION] = ring.wanted
+    kept = {key: value for key, value in (secret.get("data") or {}).items() if key not in keyring.KEYS}
+    return {**secret, "metadata": {**metadata, "annotations": annotations}, "data": kept | keyring.to_secret(ring)}
+
+
+def _bundle(entry: Object) -> bytes:
+    try:
+        return base64.b64decode((entry.get("clientConfig") or {}).get("caBundle") or "", validate=True)
+    except binascii.Error:
+        return b""
