@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
+from certs.metrics import Metrics as CertsMetrics
 from charts import document
 from tests import chart
 from tests.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
@@ -127,7 +129,7 @@ REQUIREMENTS: list[tuple[dict[str, Any], str]] = [
         "tls.existingSecret is for tls.mode existing-secret, and the mode is self-managed",
     ),
     ({"tls": {"certManager": {"issuerRef": {"name": "a"}}}}, "tls.certManager.issuerRef is for tls.mode cert-manager"),
-    ({"metrics": {"port": 8443}}, "webhook.port and metrics.port are both 8443: choose two"),
+    ({"metrics": {"port": 8443}}, "metrics.certsPort are 8443, 8443, 8081: choose three that differ"),
     ({"webhook": {"clientCA": {"names": ["a"]}}}, "webhook.clientCA.names without webhook.clientCA.configMap"),
     ({"serviceAccount": {"create": False}}, "set serviceAccount.name to the account to use"),
 ]
@@ -361,10 +363,11 @@ def test_monitoring_objects(kind: str) -> None:
 def test_alerts_and_dashboard_use_metrics_that_exist() -> None:
     """Each name of ours in an alert or a panel is one that the program shows."""
     shown = set(re.findall(r"^# TYPE (\S+)", shown_metrics(), re.MULTILINE))
+    shown |= set(re.findall(r"^# TYPE (\S+)", generate_latest(CertsMetrics().registry).decode(), re.MULTILINE))
     shown |= {f"{name}_bucket" for name in shown}
     rule = one(render(at("metrics.prometheusRule.enabled", True)), "PrometheusRule")
     dashboard = json.loads((CHART / "files" / "dashboard.json").read_text())
-    used = set(re.findall(r"\baccel_webhook_\w+", json.dumps([rule, dashboard])))
+    used = set(re.findall(r"\baccel_\w+", json.dumps([rule, dashboard])))
     assert len(used) > 8
     assert used <= shown
 
@@ -391,7 +394,7 @@ def test_alerts_fit_the_mode(mode: str) -> None:
 def test_network_policy() -> None:
     """In: two ports. Out: to the API server's ports, and nowhere where there are no credentials."""
     policy = one(render(), "NetworkPolicy")["spec"]
-    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == ["https", "metrics"]
+    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == ["https", "metrics", "certs"]
     assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [443, 6443]
     assert one(render(chart.CERT_MANAGER), "NetworkPolicy")["spec"]["egress"] == []
 

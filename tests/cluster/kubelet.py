@@ -23,13 +23,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from .controlplane import ISSUER, ControlPlane, expect
+from .commands import ISSUER
+from .controlplane import ControlPlane, expect
 from .process import ClusterError, Process, answers, free_port
 
 ROOT = Path(__file__).parents[2]
-CREDENTIALS = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 @dataclass
@@ -157,32 +155,15 @@ class Kubelet:
                 value = field_of(pod.object, variable["valueFrom"]["fieldRef"]["fieldPath"])
             env[variable["name"]] = self._local(pod, container, value)
         env |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.cluster.port)}
-        for mount in container.get("volumeMounts", ()):
-            if mount["mountPath"] == CREDENTIALS:
-                env["KUBECONFIG"] = str(self._kubeconfig(pod, pod.volume(mount["name"])))
         return env
-
-    def _kubeconfig(self, pod: RunningPod, folder: Path) -> Path:
-        """A client finds a pod's credentials at a fixed path, which is not ours: this says where they are."""
-        server = {"server": self.cluster.server, "certificate-authority": str(folder / "ca.crt")}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "pod", "cluster": server}],
-            "users": [{"name": "pod", "user": {"tokenFile": str(folder / "token")}}],
-            "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": "pod", "namespace": self.namespace}}],
-            "current-context": "pod",
-        }
-        path = pod.root / "kubeconfig"
-        path.write_text(yaml.safe_dump(document))
-        return path
 
     def _local(self, pod: RunningPod, container: Mapping[str, Any], text: str) -> str:
         if text == "--host=":
             return "--host=127.0.0.1"  # every address, in a pod; loopback, here
+        text = re.sub(r"(?<==)(?=:\d+$)", "127.0.0.1", text)
         for port in container.get("ports", ()):
             local = pod.ports[port.get("name", str(port["containerPort"]))]
-            text = re.sub(rf"(?<==){port['containerPort']}$", str(local), text)
+            text = re.sub(rf"(?<=[=:]){port['containerPort']}$", str(local), text)
         mounts = sorted(container.get("volumeMounts", ()), key=lambda mount: -len(mount["mountPath"]))
         for mount in mounts:
             text = re.sub(rf"(?<![^=:]){re.escape(mount['mountPath'])}(?=/|$)", str(pod.volume(mount["name"])), text)

@@ -1,10 +1,10 @@
 """A Service without a kube-proxy: one loopback port in front of those pods that are ready.
 
-    python -m tests.cluster.relay PORT FILE
+    relay.py PORT FILE
 
-FILE (.json) is a JSON list of {"port": ..., "ready": URL}; it is read again all the time, and the ports that are ready
-stand in FILE with .ready for .json. A new connection goes to the next backend whose URL answered 200 a moment ago, and
-stays there, as connections through a Service do. It must not look into what it passes on.
+FILE (.json) is a JSON list of {"port": ..., "ready": URL}; it is read again all the time, and the ports that are
+ready stand in FILE with .ready for .json. A new connection goes to the next backend whose URL answered 200 a moment
+ago, and stays there, as connections through a Service do. It must not look into what it passes on.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import json
 import sys
+from asyncio import StreamReader, StreamWriter
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,56 +20,7 @@ import uvloop
 
 POLL_SECONDS = 0.25  # how long a backend that went unready may still get connections; kube-proxies take longer
 TIMEOUT_SECONDS = 1.0
-
-
-class Half(asyncio.Protocol):
-    """One side of a connection; what it reads, the other writes."""
-
-    def __init__(self) -> None:
-        self.other: Half | None = None
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        assert self.other is not None
-        assert self.other.transport is not None
-        self.other.transport.write(data)
-
-    def eof_received(self) -> bool:
-        if self.other and self.other.transport and self.other.transport.can_write_eof():
-            self.other.transport.write_eof()
-        return True
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self.other and self.other.transport:
-            self.other.transport.close() if error is None else self.other.transport.abort()
-
-    def pause_writing(self) -> None:
-        if self.other and self.other.transport:
-            self.other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other and self.other.transport:
-            self.other.transport.resume_reading()
-
-
-class Accepted(Half):
-    """The caller's side: it reads nothing before there is a backend to pass it to."""
-
-    def __init__(self, relay: "Relay") -> None:
-        super().__init__()
-        self.relay = relay
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        assert self.transport is not None
-        self.transport.pause_reading()
-        task = asyncio.get_running_loop().create_task(self.relay.join(self))
-        self.relay.tasks.add(task)
-        task.add_done_callback(self.relay.tasks.discard)
+CHUNK_BYTES = 1 << 16
 
 
 class Relay:
@@ -78,21 +30,31 @@ class Relay:
         self.file = file
         self.ready: list[int] = []
         self.turns = itertools.count()
-        self.tasks: set[asyncio.Task[None]] = set()
 
-    async def join(self, caller: Accepted) -> None:
-        """Connect the caller to a backend; without one, reset it, as a Service without endpoints refuses."""
-        assert caller.transport is not None
+    async def accept(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Pass a connection on; without a backend, reset it, as a Service without endpoints refuses it."""
+        backend = await self.connect()
+        if backend is None:
+            writer.transport.abort()
+            return
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(copy(reader, backend[1]))
+                both.create_task(copy(backend[0], writer))
+        except* OSError:
+            for side in (writer, backend[1]):
+                side.transport.abort()
+
+    async def connect(self) -> tuple[StreamReader, StreamWriter] | None:
+        """A connection to the next backend that takes one."""
         for _ in self.ready[:]:
             port = self.ready[next(self.turns) % len(self.ready)]
             with contextlib.suppress(OSError):
-                _, backend = await asyncio.get_running_loop().create_connection(Half, "127.0.0.1", port)
-                caller.other, backend.other = backend, caller
-                caller.transport.resume_reading()
-                return
-        caller.transport.abort()
+                return await asyncio.open_connection("127.0.0.1", port)
+        return None
 
     async def poll(self) -> None:
+        """Find out all the time who is ready."""
         while True:
             backends = json.loads(self.file.read_text())
             answers = await asyncio.gather(*(is_ready(backend["ready"]) for backend in backends))
@@ -101,6 +63,14 @@ class Relay:
             new.write_text(json.dumps(self.ready))
             new.replace(self.file.with_suffix(".ready"))
             await asyncio.sleep(POLL_SECONDS)
+
+
+async def copy(reader: StreamReader, writer: StreamWriter) -> None:
+    """One direction, to its end."""
+    while data := await reader.read(CHUNK_BYTES):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
 
 
 async def is_ready(url: str) -> bool:
@@ -119,10 +89,9 @@ async def is_ready(url: str) -> bool:
 
 
 async def main(port: int, file: Path) -> None:
+    """Serve until killed."""
     relay = Relay(file)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Accepted(relay), "127.0.0.1", port, backlog=1024)
-    async with server:
+    async with await asyncio.start_server(relay.accept, "127.0.0.1", port, backlog=1024):
         await relay.poll()
 
 
