@@ -94,15 +94,25 @@ def inject(
 
 @app.command()
 def explain(
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="A type's name: tpu-v4-16, nvidia-l4.")],
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="A type's name: tpu-v4-16, nvidia-l4.")] = "",
+    filename: Annotated[
+        list[str] | None, typer.Option("--filename", "-f", help="Explain the objects of a manifest instead.")
+    ] = None,
     topology: Annotated[str, typer.Option("--topology", help="A TPU topology other than the default one.")] = "",
     output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="How to print.")] = "text",
     config: Config = "",
+    namespace: Namespace = "default",
 ) -> None:
-    """Say what a type means."""
+    """Say what a type means or, with -f, what a manifest's objects will get, and why."""
+    if bool(type_) == bool(filename):
+        raise typer.BadParameter("give a type's name, or -f and a manifest", param_hint="TYPE")
+    site = _site(config)
+    if filename:
+        from webhook import explaining, sources
+
+        raise typer.Exit(explaining.run(list(sources.read(filename)), site, namespace, output))
     from webhook import facts, listing, terminal
 
-    site = _site(config)
     hardware = site.catalogue.resolve(type_, topology or None)
     if output == "text":
         terminal.show(listing.page(hardware, site))

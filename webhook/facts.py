@@ -43,7 +43,7 @@ def sentence(hardware: Accelerator) -> str:
     """The type in one line."""
     shape = hardware.slice
     if shape is None:
-        return f"{_number(hardware.count)} {hardware.resource}" if hardware.count else f"devices of {hardware.resource}"
+        return _devices(hardware)
     size = f"{_plural(shape.chips, 'chip')} as {shape.topology}"
     if hardware.hosts < shape.hosts:
         return f"{size}, reached over the network by one Pod"
@@ -52,8 +52,10 @@ def sentence(hardware: Accelerator) -> str:
     return f"{size}: {shape.hosts} hosts with {_plural(shape.chips_per_host, 'chip')} each"
 
 
-def _number(count: int) -> str:
-    return f"{count} x"
+def _devices(hardware: Accelerator) -> str:
+    if hardware.count is not None:
+        return f"a machine with {hardware.count} x {hardware.resource}"
+    return hardware.resource + (f", at most {hardware.most} on one node" if hardware.most else ", as many as asked")
 
 
 def _plural(count: int, noun: str) -> str:
