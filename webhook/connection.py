@@ -47,6 +47,9 @@ class Limits(msgspec.Struct, frozen=True):
     """A whole request on the wire: twice the largest body, so that neither the framing of chunks nor trailers
     nor a refused body that goes on coming can be endless."""
 
+    look: float = 1.0
+    """How often connections are looked at, and watched files: so much longer may all of the above take."""
+
     pipeline: int = 16
     """Requests sent ahead on one connection. API servers send none ahead."""
 

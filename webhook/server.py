@@ -27,10 +27,10 @@ from webhook.document import BadConfig
 from webhook.health import Health, Operations
 from webhook.log import Log, configure
 from webhook.metrics import Metrics
-from webhook.settings import Settings
+from webhook.settings import BadSetting, Settings
 from webhook.site import Site
 from webhook.tls import Certificate, Pem, build
-from webhook.watch import EVERY_SECONDS, CertificateFiles, SiteFile, StateFile, Unusable
+from webhook.watch import CertificateFiles, SiteFile, StateFile, Unusable
 
 BACKLOG = 2048
 """Connections that the kernel completes for us while we are busy: a burst of pods opens one each."""
@@ -165,7 +165,7 @@ class Replica:
         return self._files.certificate, b""
 
     async def _watch(self) -> None:
-        """Once a second: what has expired, and what has changed."""
+        """Again and again: what has expired, and what has changed."""
         while True:
             now = time.monotonic()
             self._connections.sweep(now)
@@ -178,7 +178,7 @@ class Replica:
                 await self._site.look()
             except Exception as error:
                 self._log.error("watching failed", problem=repr(error))
-            await asyncio.sleep(EVERY_SECONDS)
+            await asyncio.sleep(self._limits.look)
 
     async def _leave(self, https: asyncio.Server, stop: Stop) -> int:
         """Readiness off and every answer a farewell; then no new connections; then the calls in flight."""
@@ -201,7 +201,7 @@ def serve(settings: Settings, decide: Admit = admit) -> int:
     try:
         replica = Replica(settings.check(), log, decide, LIMITS)
         return uvloop.run(_with_signals(replica))
-    except (Unusable, BadConfig, OSError) as error:
+    except (BadSetting, Unusable, BadConfig, OSError) as error:
         log.error("cannot start", problem=str(error))
         return 1
 

@@ -1,8 +1,8 @@
 """Files that others replace while we serve: the certificate, the site config, the state of `accel certs run`.
 
-Each is read once a second and compared byte by byte. That costs microseconds, and unlike change events or
-modification times it cannot be fooled: a kubelet swaps a symlink two directories up, others write in place.
-What cannot be used is refused, said once and counted, and what was good before stays.
+Each is read about once a second and compared byte by byte. That costs microseconds, and unlike change events
+or modification times it cannot be fooled: a kubelet swaps a symlink two directories up, others write in
+place. What cannot be used is refused, said once and counted, and what was good before stays.
 """
 
 import asyncio
@@ -19,8 +19,6 @@ from webhook.log import Log
 from webhook.metrics import Metrics
 from webhook.site import Site
 from webhook.tls import BadPair, Certificate, Pair, Pem, build
-
-EVERY_SECONDS = 1.0
 
 Clock = Callable[[], datetime]
 
@@ -57,20 +55,28 @@ class CertificateFiles:
         self._metrics = metrics
         self._log = log
         self._clock = clock
-        self._seen: Pem | None = None  # what was tried last, good or bad
-        self._problem = ""
+        self._used: Pem | None = None
+        self._doubt = ""  # what was wrong when looked at last
+        self._problem = ""  # what was wrong twice running, and said
         self.certificate: Certificate | None = None
 
     def look(self) -> None:
-        """Use what is there now, when it is new and good."""
+        """Use what is there now, when it is new and good.
+
+        What is bad is refused when it was bad in the same way the last time: files that are just being
+        exchanged, or written half, get that long to become whole.
+        """
+        doubt = ""
         try:
             pem = self._read()
-            if pem == self._seen:
-                return
-            self._seen = pem
-            self._use(build(pem, self._clock(), self._minimum))
+            if pem != self._used:
+                self._use(build(pem, self._clock(), self._minimum))
+            self._used, self._problem = pem, ""
         except (Unusable, BadPair) as error:
-            self._refuse(str(error))
+            doubt = str(error)
+            if doubt == self._doubt:
+                self._refuse(doubt)
+        self._doubt = doubt
 
     def _read(self) -> Pem:
         cert, key, client_ca = self._paths
@@ -81,7 +87,6 @@ class CertificateFiles:
             self.certificate = Certificate(pair)
         else:
             self.certificate.use(pair)
-        self._problem = ""
         self._health.certificate_not_after = pair.not_after
         self._metrics.certificate_not_after = pair.not_after.timestamp()
         self._metrics.certificate_reloads["success"] += 1
@@ -114,15 +119,16 @@ class SiteFile:
         self._metrics = metrics
         self._log = log
         self._clock = clock
-        self._seen: bytes | None = None
+        self._used = b""
+        self._tried = b""  # what was parsed last, good or bad
         self._problem = ""
         self.site = self._first()
 
     def _first(self) -> Site:
         """The config to start with; raises `Unusable` or `BadConfig`, as there is no last good one yet."""
-        self._seen = read(self._path) if self._path else b""
-        site = self._parse(self._seen)
-        self._loaded(self._seen)
+        self._used = read(self._path) if self._path else b""
+        site = self._parse(self._used)
+        self._loaded()
         return site
 
     async def look(self) -> None:
@@ -131,21 +137,26 @@ class SiteFile:
             return
         try:
             data = read(self._path)
-            if data == self._seen:
-                return
-            self._seen = data
-            self.site = await asyncio.to_thread(self._parse, data)
+            if data == self._used:
+                self._mended()
+            elif data != self._tried:
+                self._tried = data
+                self.site = await asyncio.to_thread(self._parse, data)
+                self._used = data
+                self._metrics.config_reloads["success"] += 1
+                self._loaded()
         except (Unusable, BadConfig) as error:
             self._refuse(str(error))
-            return
-        self._problem = ""
-        self._metrics.config_reloads["success"] += 1
-        self._loaded(data)
 
-    def _loaded(self, data: bytes) -> None:
-        self._health.config_loaded = True
+    def _mended(self) -> None:
+        self._problem = ""
+        self._tried = self._used
         self._metrics.config_intact = True
-        self._metrics.config_sha256 = hashlib.sha256(data).hexdigest()[:12]
+
+    def _loaded(self) -> None:
+        self._mended()
+        self._health.config_loaded = True
+        self._metrics.config_sha256 = hashlib.sha256(self._used).hexdigest()[:12]
         self._metrics.config_loaded_at = self._clock().timestamp()
         self._log.info("site config in use", path=self._path or "defaults", sha256=self._metrics.config_sha256)
 
