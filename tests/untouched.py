@@ -29,9 +29,8 @@ OWNED = tuple(
         r"/spec/.*workerGroupSpecs/\d+/numOfHosts",
     )
 )
-_PARENTS = frozenset(
-    {"metadata", "annotations", "nodeSelector", "resources", "limits", "requests", "affinity", "nodeAffinity"}
-)
+_GROWING = frozenset({"tolerations", "volumes", "env", "volumeMounts", "matchExpressions"})
+"""Lists to which we add items; in all others each item stays what it is, by its index."""
 
 
 def strangers(before: Any, after: Any) -> list[str]:
@@ -68,12 +67,13 @@ def _added(value: Any, path: str) -> Iterator[str]:
 
 def _list_changes(before: list[Any], after: list[Any], path: str) -> Iterator[str]:
     """Items of ours may stand between the user's; the user's stay, in order (but the placeholder's toleration)."""
-    if len(before) == len(after):
-        for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            name = old.get("name") if isinstance(old, dict) else None
-            step = f"{path}/{name}" if path.endswith("/env") and name else f"{path}/{index}"
-            for change in _changes(old, new, step):
-                yield f"{path}/{name}" if path.endswith("/env") and name else change
+    if path.rpartition("/")[2] not in _GROWING:
+        for index in range(max(len(before), len(after))):
+            step = f"{path}/{index}"
+            if index < len(before) and index < len(after):
+                yield from _changes(before[index], after[index], step)
+            else:
+                yield step
         return
     rest = iter(enumerate(after))
     for old in before:

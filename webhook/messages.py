@@ -46,10 +46,15 @@ DENIALS: dict[str, str] = {
     "valid: a number of containers that divides {chips}",
     "host-mode-devices": "{where} asks for {value}, but accel.io/mode: host gives devices without a resource\n"
     "valid: accel.io/mode: plugin, or no such resource",
+    "mode-not-allowed": "accel.io/mode: {value} is not allowed for {type} in namespace {namespace}\nvalid here: {valid}",
+    "part-without-plugin": "accel.io/mode: {value}: the files of a part ({type}) differ from node to node\n"
+    "valid: accel.io/mode: plugin",
     # placement
     "selector-conflict": "{where}: {value} conflicts with {source}, which needs {want}\nvalid: {want}, or leave it out",
     "namespace-not-allowed": "accel.io/placement: {value} is not allowed in namespace {namespace}\nvalid here: {valid}",
     "unknown-placement": "accel.io/placement: {value} is not defined\nvalid here: {valid}",
+    "placement-conflict": "accel.io/placement: {value} sets nodeSelector {label} to {sets}, but the type needs {want}\n"
+    "choose another placement, or another type",
     # schedulers
     "scheduler-not-allowed": "accel.io/scheduler: {value} is not allowed\nvalid: {valid}",
     # workloads
@@ -62,6 +67,13 @@ DENIALS: dict[str, str] = {
     "create a headless Service (clusterIP: None, selector job-name: {value}) and set subdomain to its name",
     "no-stable-index": "{where}: {value} has {hosts} hosts, and the Pods of a {kind} have no stable index\n"
     "valid: a Job, JobSet, LeaderWorkerSet or StatefulSet, or a single-host type",
+    "one-pod": "{where}: {value} has {hosts} hosts, and {what} is one Pod\nvalid: a single-host type",
+    "one-for-all-tasks": "{where}: {value} in one task and {other} in another: a Job has one\ngive all tasks the same",
+    "group-size": "{where}: {value}, but {type} has {hosts} hosts ({leader})\nvalid: {valid}",
+    "leader-alone": "{where}: {value} has {hosts} hosts, but a leader is one Pod and the workers are not of its slice\n"
+    "put accel.io/type on the workerTemplate or on the LeaderWorkerSet, or choose a single-host type",
+    "mixed-hosts": "{where}: {value}, but the workers of the same slice are {other}\n"
+    "give both the same type and topology, or the leader accel.io/type: none",
     "mixed-slices": "{where}: {value}, but the group's other slices are {other}\n"
     'give the same type and topology, another groupName, or accel.io/multislice: "false"',
     "depends-on-slice": "{where}: {value} must complete first, but both are slices of one job\n"
@@ -86,8 +98,15 @@ WARNINGS: dict[str, str] = {
     "no-subdomain": "no subdomain: the hosts of {type} need a headless Service to find each other",
     "foreign-job": "controlled by a {kind}: left alone; {type} needs {hosts} Indexed Pods",
     "replicas-not-slices": "{replicas} replicas are not whole slices of {type} ({hosts} hosts each)",
+    "gang-off": "minAvailable is 0: TPU Pods start as nodes come, without Volcano's gang",
+    "role-without": "{role} gets no devices: the object's accel.io/type reaches workers only; put it on {role} too",
+    "no-worker-ids": "nobody sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES here: the Pods of {type} must do it",
+    "leader-no-pool": "the leader holds no TPUs, so nothing keeps a slice's workers on one node pool",
     "not-parallel": "podManagementPolicy is not Parallel: the hosts of {type} would wait for each other",
     "privileged": "container {name} is privileged: it sees every device of its node",
+    "devices-closed": "container {name}: device files mostly do not open without privileged: true",
+    "host-path-policy": "hostPath volumes: PodSecurity baseline and restricted refuse this Pod",
+    "library-path-kept": "container {name}: LD_LIBRARY_PATH is left to valueFrom or envFrom; the libraries are in {ours}",
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
     "never-injected": "created without injection, which cannot be added now; delete and recreate",
     "update-not-understood": "left as it was: {why}",
@@ -131,6 +150,9 @@ class Denied(Exception):
         sentence = DENIALS[code].format(value=quoted(value), **facts)
         self.message = f"{sentence}\nsee {DOCUMENTED}#{code}"
         super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message
 
     def within(self, name: str) -> "Denied":
         """The same denial, naming the part of the object that it is about."""
