@@ -16,20 +16,24 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from .controlplane import ControlPlane, Launch
+from .controlplane import ControlPlane, Launch, expect
 from .kubelet import ROOT, Kubelet, RunningPod
 from .process import ClusterError, Process, free_port, wait_for
+from .rest import Answer
 
 RELAY = Path(__file__).with_name("relay.py")
 CHART = ROOT / "charts" / "accel-injector"
 NOWHERE = {"nodeSelector": {"example.com/run-by": "tests"}}
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 READY_SECONDS = 60
+INJECTED = {"accel.io/injection": "enabled"}
+T = TypeVar("T")
+KEY = {"accel.io/type": "tpu-v4-8"}
 
 
 class Release:
@@ -118,6 +122,15 @@ class Release:
             logs = [process.tail() for pod in self.pods for process in pod.processes.values()]
             raise ClusterError("\n".join([str(error), *logs])) from None
 
+    def wait_for(self, what: str, probe: Callable[[], T], seconds: float = READY_SECONDS) -> T:
+        """Play the kubelets until `probe` returns something true, and return that."""
+
+        def step() -> T:
+            self.sync()
+            return probe()
+
+        return self.cluster.wait_for(what, step, seconds)
+
     def sync(self) -> None:
         """One step of the kubelets, and of the Service's endpoints."""
         self.kubelet.sync()
@@ -145,11 +158,19 @@ class Release:
 
 
 def install(
-    cluster: ControlPlane, name: str = "accel-injector", namespace: str = "", values: Mapping[str, Any] | None = None
+    cluster: ControlPlane,
+    name: str = "accel-injector",
+    namespace: str = "",
+    values: Mapping[str, Any] | None = None,
+    edit: Callable[[Path], None] = lambda chart: None,
 ) -> Release:
-    """helm install; without a namespace, into one of its own that admits restricted pods alone."""
+    """helm install; without a namespace, into one of its own that admits restricted pods alone.
+
+    `edit` may change the copy of the chart before it is installed.
+    """
     release = Release(cluster, name, namespace or cluster.namespace(RESTRICTED, prefix="accel-system"))
     try:
+        edit(release.chart)
         release.helm("install", name, str(release.chart), values=values or {})
     except BaseException:
         release.close()
@@ -171,3 +192,23 @@ def replace(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     assert text.count(old) == 1, f"{file.name} has {text.count(old)} of {old!r}: the copy for tests needs one"
     file.write_text(text.replace(old, new))
+
+
+def create(cluster: ControlPlane, namespace: str, annotations: Mapping[str, str] = KEY, name: str = "a") -> Answer:
+    """Ask for a pod, dry run."""
+    body = {
+        "metadata": {"name": name, "annotations": dict(annotations)},
+        "spec": {"containers": [{"name": "main", "image": "example.invalid/main"}]},
+    }
+    return cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", body, {"dryRun": "All"})
+
+
+def chips(answer: Answer) -> str | None:
+    """The TPU limit of the pod as it would be stored."""
+    limits: dict[str, str] = expect(answer, "a pod")["spec"]["containers"][0].get("resources", {}).get("limits", {})
+    return limits.get("google.com/tpu")
+
+
+def bundles(release: Release) -> dict[str, str]:
+    """caBundle by entry."""
+    return {w["name"]: w["clientConfig"].get("caBundle", "") for w in release.webhook_configuration["webhooks"]}
