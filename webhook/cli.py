@@ -140,6 +140,38 @@ def catalogue(
         listing.show([facts.facts(hardware, site.catalogue) for hardware in types], output)
 
 
+@config_app.command("check")
+def config_check(file: Annotated[str, typer.Argument(help="The site config file.")]) -> None:
+    """Read a site config as the webhook would, and say what is wrong with it."""
+    from webhook import configuring
+
+    configuring.check(_site(file), file)
+
+
+@config_app.command("show")
+def config_show(
+    config: Config = "",
+    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="How to print.")] = "yaml",
+) -> None:
+    """Print every setting with its value, defaults included."""
+    from webhook import configuring
+
+    configuring.show(_site(config), output)
+
+
+@app.command()
+def demo(
+    filename: Annotated[
+        list[str] | None, typer.Option("--filename", "-f", help="Your own manifests instead of the examples.")
+    ] = None,
+) -> None:
+    """Start the webhook on this machine, send it manifests as an API server does, and show what becomes of them."""
+    from webhook import demo as room
+    from webhook import sources
+
+    raise typer.Exit(room.run(list(sources.read(filename or []))))
+
+
 def _flag(name: str, text: str) -> Any:
     """A flag of `serve`; `--cert-file` is also ACCEL_CERT_FILE."""
     return typer.Option(name, envvar="ACCEL" + name.replace("-", "_").upper()[1:], help=text)

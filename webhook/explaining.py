@@ -28,8 +28,7 @@ def run(files: Sequence[tuple[str, str]], site: Site, namespace: str, output: st
     if output == "text":
         terminal.show(Group(*_spaced(_page(explanation) for explanation in found)))
     else:
-        values = msgspec.to_builtins(found)
-        listing.show(values[0] if len(values) == 1 else values, output)
+        listing.show(found[0] if len(found) == 1 else found, output)
     return int(any(explanation.denied for explanation in found))
 
 

@@ -26,11 +26,15 @@ def run(files: Sequence[tuple[str, str]], site: Site, namespace: str, output: st
 
 def _tell(name: str, results: Sequence[Result], several: bool) -> None:
     for result in results:
-        place = f"{name}, document {result.number}, " if several else f"{name}, "
+        place = f"{name}, document {result.number}" if several else name
         for subject, text in result.warnings:
-            terminal.say("warning", "yellow", f"{place}{subject}: {text}")
+            terminal.say("warning", "yellow", f"{_where(place, subject)}: {text}")
         for subject, denied in result.denied:
-            terminal.say("denied", "bold red", f"{place}{subject}: {denied.message}")
+            terminal.say("denied", "bold red", f"{_where(place, subject)}: {denied.message}")
+
+
+def _where(place: str, subject: str) -> str:
+    return f"{place}, {subject}" if subject else place
 
 
 def _print(found: Files, output: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -31,7 +32,8 @@ def nearest(site: Site, pattern: str) -> list[str]:
 
 
 def show(value: Any, output: str) -> None:
-    """Plain values as JSON or YAML."""
+    """A value of ours as JSON or YAML."""
+    value = msgspec.json.decode(msgspec.json.encode(value))
     if output == "json":
         terminal.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     else:

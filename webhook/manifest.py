@@ -27,6 +27,9 @@ _MARKED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*---")
 LAYOUT_LOST = "accel.io: its aliases cannot be kept: written anew, without its comments"
 
 
+NO_OBJECT = "accel.io: not a Kubernetes object (apiVersion and kind): left as it is"
+
+
 class BadManifest(Exception):
     """The file is not YAML that can be read; one line: file:line:column: what is wrong."""
 
@@ -127,11 +130,18 @@ def _result(number: int, document: Document, site: Site, namespace: str, text: s
             continue
         operations += operations_of
         warnings += [(subject.name, warning) for warning in dict.fromkeys(w.text() for w in injection.warnings)]
+    value = node.plain(document.root)
+    if value is not None and not _is_object(value):
+        warnings.append(("", NO_OBJECT))
     after, kept = rewrite(document, operations)
     if not kept:
         warnings.append(("", LAYOUT_LOST))
-    value = node.plain(node.documents(after)[0].root) if operations else node.plain(document.root)
+    value = node.plain(node.documents(after)[0].root) if operations else value
     return Result(number, document.text, after, value, tuple(warnings), tuple(denied))
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("apiVersion", "kind"))
 
 
 def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Op], Injection]:

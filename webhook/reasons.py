@@ -363,4 +363,6 @@ def _why_no_environment(resolution: Resolution) -> str:
         return "MEGASCALE_*: slices of one host are no multislice, unless accel.io/multislice says so"
     if resolution.worker is None and resolution.site.config.tpu.environment == "megascale":
         return "MEGASCALE_*: one slice; TPU_*: set by GKE (site config tpu.environment: megascale)"
+    if resolution.worker is None:
+        return "MEGASCALE_*: one slice; TPU_*: set by its controller"
     return "there already"

@@ -18,7 +18,7 @@ from webhook.node import Document, Node
 from webhook.patch import Op, pointer
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./$][ -~]*")
-_SIZE = re.compile(r"[1-9][0-9]*[A-DF-Za-df-z][A-Za-z0-9]*")  # 2x2x2, 64Gi: no number to any reader
+_SIZE = re.compile(r"[1-9][0-9]*[A-DF-Za-df-z][A-Za-z0-9.]*")  # 2x2x2, 64Gi: no number to any reader
 _COLON = re.compile(r"\s*:")
 
 
@@ -164,7 +164,8 @@ class _Page:
             index = len(branch.entries) if name == "-" else int(name)
             branch.entries.insert(index, _Entry(value))
         else:
-            branch.entries.append(_Entry(value, name=name))
+            first = name == "metadata"  # where people look for it
+            branch.entries.insert(0 if first else len(branch.entries), _Entry(value, name=name))
 
     def _splices(self, child: _Child, label: int = -1) -> Iterator[_Splice]:
         """What is to be put in place of which text. `label`: where the line of the collection's own key ends."""

@@ -66,11 +66,11 @@ def _lines(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
-def coloured(lines: Iterable[str]) -> Text:
+def coloured(lines: Iterable[str], margin: str = "") -> Text:
     """The lines of a diff."""
     text = Text()
     for line in lines:
-        text.append(line + "\n", _style(line))
+        text.append(f"{margin}{line}\n", _style(line))
     return text
 
 

@@ -1,0 +1,185 @@
+"""`accel demo`: the webhook on loopback, asked as an API server asks it, and what becomes of manifests.
+
+Everything is real: the HTTPS server, its certificate, AdmissionReview over TLS, the JSON patch. Only the API server
+is missing, whose part this client plays.
+"""
+
+import http.client
+import json
+import ssl
+import statistics
+import time
+from base64 import b64decode
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import msgspec
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from webhook import manifest, terminal
+from webhook.log import configure
+from webhook.node import Document
+from webhook.rewrite import rewrite
+from webhook.server import Addresses, running
+from webhook.settings import Settings
+from webhook.workloads import WORKLOADS
+
+SHOWN = ("pod.yaml", "gpu-pod.yaml", "jobset-multislice.yaml")
+"""Of the examples: one TPU host, GPUs, and what is most to write by hand."""
+
+TIMEOUT_SECONDS = 5
+"""As the chart's webhook configuration has it."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the webhook answered to one document."""
+
+    response: dict[str, Any]
+    milliseconds: float
+
+
+class ApiServer:
+    """Its part in admission: one connection that is kept, one review for each object."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        trust = ssl.create_default_context(cadata=addresses.ca.decode())
+        self._connection = http.client.HTTPSConnection(
+            "127.0.0.1", addresses.port, timeout=TIMEOUT_SECONDS, context=trust
+        )
+        self.times: list[float] = []
+
+    def create(self, value: dict[str, Any]) -> Asked:
+        """The review of an object's creation, sent and answered."""
+        body = json.dumps(_review(value, len(self.times)))
+        begin = time.perf_counter()
+        self._connection.request("POST", "/mutate?timeout=5s", body, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse().read()
+        self.times.append((time.perf_counter() - begin) * 1000)
+        return Asked(json.loads(answer)["response"], self.times[-1])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _review(value: dict[str, Any], number: int) -> dict[str, Any]:
+    group, _, version = value["apiVersion"].rpartition("/")
+    workload = WORKLOADS.get((group, value["kind"]))
+    kind = {"group": group, "version": version, "kind": value["kind"]}
+    request = {
+        "uid": f"00000000-0000-4000-8000-{number:012d}",
+        "kind": kind,
+        "requestKind": kind,
+        "resource": {"group": group, "version": version, "resource": workload.plural if workload else ""},
+        "name": value.get("metadata", {}).get("name", ""),
+        "namespace": "team-a",
+        "operation": "CREATE",
+        "userInfo": {"username": "demo"},
+        "object": value,
+        "oldObject": None,
+        "dryRun": False,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def run(files: Sequence[tuple[str, str]]) -> int:
+    """Start, ask, show, stop; the exit code. Without `files` the project's own examples, and their misuse."""
+    begin = time.perf_counter()
+    quiet = configure("error")
+    settings = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, log_level="error")
+    with running(settings, log=quiet) as addresses:
+        started = (time.perf_counter() - begin) * 1000
+        _title(f"accel-injector answers on https://127.0.0.1:{addresses.port}/mutate, {started:.0f} ms after its start")
+        server = ApiServer(addresses)
+        try:
+            for name, text in files or _examples():
+                _each(server, name, text)
+            if not files:
+                _variations(server)
+        finally:
+            server.close()
+    _farewell(server.times)
+    return 0
+
+
+def _examples() -> list[tuple[str, str]]:
+    folder = resources.files("webhook") / "examples"
+    return [(f"examples/{name}", (folder / name).read_text()) for name in SHOWN]
+
+
+def _each(server: ApiServer, name: str, text: str) -> None:
+    for _, document in manifest.documents(text, name):
+        for subject in manifest.subjects(document, text, name):
+            if subject.workload is not None and not subject.path:
+                _show(name, subject.name, document, server.create(subject.value))
+
+
+def _variations(server: ApiServer) -> None:
+    """The first example, asking for more than one host, and for what does not exist."""
+    _, text = _examples()[0]
+    for type_name in ("tpu-v4-16", "tpu-v4-17"):
+        _, document = manifest.documents(text.replace("tpu-v4-8", type_name), "pod.yaml")[0]
+        answer = server.create(manifest.subjects(document)[0].value)
+        _heading(f"The same Pod, asking for {type_name}", answer)
+        _said(answer.response)
+
+
+def _show(name: str, subject: str, document: Document, answer: Asked) -> None:
+    _heading(f"{name}: {subject}", answer)
+    operations = json.loads(b64decode(answer.response.get("patch", "W10=")))
+    after, _ = rewrite(document, operations)
+    lines = terminal.diff(document.text, after, name, lines=len(after.splitlines()))
+    body = [line for line in lines if not line.startswith(("--- ", "+++ ", "@@"))] or after.splitlines()
+    terminal.out().print(terminal.coloured(body, margin="  "), end="", soft_wrap=True)
+    _said(answer.response)
+
+
+def _said(response: dict[str, Any]) -> None:
+    """What kubectl would print of the answer."""
+    out = terminal.out()
+    for warning in response.get("warnings", []):
+        out.print(Text.assemble(("  Warning: ", "yellow"), warning), soft_wrap=True)
+    if not response["allowed"]:
+        first, *more = response["status"]["message"].splitlines()
+        refused = 'admission webhook "pods.accel.io" denied the request: '
+        out.print(Text.assemble(("  Error from server: ", "bold red"), refused, (first, "bold")), soft_wrap=True)
+        for line in more:
+            out.print(f"  {line}", soft_wrap=True)
+    elif "patch" not in response:
+        out.print("  admitted as it is: checked here, and its Pods are injected")
+    out.print()
+
+
+def _title(text: str) -> None:
+    terminal.out().print(Text(text, style="bold"), "\n", sep="", soft_wrap=True)
+
+
+def _heading(text: str, answer: Asked) -> None:
+    patched = json.loads(b64decode(answer.response.get("patch", "W10=")))
+    told = f"{len(patched)} operations, " if patched else ""
+    title = Text.assemble((text, "bold cyan"), f"  {told}{answer.milliseconds:.1f} ms")
+    out = terminal.out()
+    out.print(Rule(title, align="left", style="dim"), width=min(out.width, 100))
+
+
+def _farewell(times: Sequence[float]) -> None:
+    out = terminal.out()
+    if times:
+        kept = statistics.median(times[1:]) if len(times) > 1 else times[0]
+        out.print(f"{len(times)} reviews over TLS: {times[0]:.1f} ms with the handshake, then {kept:.1f} ms each (median).")
+    what = "Green" if out.color_system else "Every line with +"
+    out.print(Text.assemble(f"{what} is what nobody had to write.\n\n", ("Next", "bold")))
+    steps = Table.grid(padding=(0, 3, 0, 0))
+    for command, purpose in NEXT:
+        steps.add_row(Text("  " + command, "cyan"), purpose)
+    terminal.show(steps)
+
+
+NEXT = (
+    ("accel inject -f examples/pod.yaml", "the same offline, for your own files too"),
+    ("accel explain -f examples/pod.yaml", "why each line is there"),
+    ("accel explain tpu-v4-16", "what a type means"),
+    ("accel catalogue", "all types"),
+)
