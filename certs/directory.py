@@ -27,6 +27,7 @@ CERTIFICATE, KEY, BUNDLE, STATE = "tls.crt", "tls.key", "ca.crt", "state.json"
 def write(directory: Path, files: Mapping[str, bytes]) -> None:
     """Make `files` the content of `directory`. Raises OSError, and then the old content stands."""
     directory.mkdir(parents=True, exist_ok=True)
+    before = os.readlink(directory / DATA) if (directory / DATA).is_symlink() else ""
     fresh = directory / f"..{secrets.token_hex(8)}"
     fresh.mkdir(mode=0o755)
     try:
@@ -40,17 +41,20 @@ def write(directory: Path, files: Mapping[str, bytes]) -> None:
         target = f"{DATA}/{name}"
         if not (directory / name).is_symlink() or os.readlink(directory / name) != target:
             _link(directory / name, target)
-    _sweep(directory, fresh.name)
+    _sweep(directory, {DATA, fresh.name, before})  # who has just opened the last content may finish
 
 
 def leaf(directory: Path) -> KeyPair | None:
-    """The certificate and key that are there; None where they cannot be used together."""
-    try:
-        data = (directory / DATA).resolve(strict=True)  # both from one content, whatever is swapped meanwhile
-        pair = KeyPair((data / CERTIFICATE).read_bytes(), (data / KEY).read_bytes())
-    except OSError:
-        return None
-    return pair if authority.matches(pair) else None
+    """The certificate and key that are there, both of one content; None where they cannot be used together."""
+    while True:
+        data = (directory / DATA).resolve()
+        try:
+            pair = KeyPair((data / CERTIFICATE).read_bytes(), (data / KEY).read_bytes())
+        except OSError:
+            if (directory / DATA).resolve() == data:
+                return None
+            continue  # swapped away while we read
+        return pair if authority.matches(pair) else None
 
 
 def _create(path: Path, content: bytes, mode: int) -> None:
@@ -66,10 +70,10 @@ def _link(path: Path, target: str) -> None:
     beside.replace(path)
 
 
-def _sweep(directory: Path, current: str) -> None:
+def _sweep(directory: Path, kept: set[str]) -> None:
     """Remove what earlier contents left, also of a process that was killed half-way."""
     for entry in directory.glob("..*"):
-        if entry.name in (DATA, current):
+        if entry.name in kept:
             continue
         if entry.is_symlink():
             entry.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Figures about certificates, and whether the loop still turns, over plain HTTP for Prometheus and kubelet."""
 
+import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -70,10 +71,25 @@ def serve(host: str, port: int, metrics: Metrics, alive: Callable[[], bool]) -> 
         def log_message(self, format: str, *args: object) -> None:
             """Probes are not news."""
 
-    server = ThreadingHTTPServer((host, port), Handler)
-    server.daemon_threads = True
+    server = _Server((host, port), Handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return int(server.server_address[1])
+
+
+class _Server(ThreadingHTTPServer):
+    """On every address of both families where no host is given: a kubelet may probe over either."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        both = not address[0] and socket.has_dualstack_ipv6()
+        self.address_family = socket.AF_INET6 if both or ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6 and not self.server_address[0]:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
 
 def _unix(moment: str) -> float:

@@ -64,11 +64,10 @@ class Loop:
         try:
             until = self._steps()
             self._failures = 0
-            wait = max(until - self.clock(), timedelta(0))
             self._publish("")
         except (ApiError, OSError) as error:
-            wait = self._failed(error)
-        return min(wait, self.poll)
+            return self._failed(error)
+        return min(max(until - self.clock(), timedelta(0)), self.poll)
 
     def _steps(self) -> datetime:
         for _ in range(STEPS_AT_ONCE):
@@ -151,7 +150,7 @@ class Loop:
         self._failures += 1
         self.metrics.failures.labels(_kind(error)).inc()
         most = min(BACKOFF_FIRST * (1 << min(self._failures - 1, 10)), BACKOFF_MOST)
-        wait = most * random.uniform(0.5, 1.0)  # noqa: S311
+        wait = min(most * random.uniform(0.5, 1.0), self.poll)  # noqa: S311
         self.log.warning("failed", problem=str(error), again_in_seconds=round(wait.total_seconds(), 1))
         try:
             self._publish(str(error))
