@@ -85,7 +85,6 @@ def test_readers_never_see_halves(tmp_path: Path) -> None:
     def read() -> None:
         while not ended.is_set():
             seen.append(directory.leaf(tmp_path))
-            (tmp_path / "state.json").read_bytes()
 
     reader = threading.Thread(target=read)
     reader.start()
