@@ -29,13 +29,37 @@ OWNED = tuple(
         r"/spec/.*workerGroupSpecs/\d+/numOfHosts",
     )
 )
-_GROWING = frozenset({"tolerations", "volumes", "env", "volumeMounts", "matchExpressions"})
+_GROWING = frozenset(
+    {
+        "tolerations",
+        "volumes",
+        "env",
+        "volumeMounts",
+        "matchExpressions",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+    }
+)
 """Lists to which we add items; in all others each item stays what it is, by its index."""
 
 
-def strangers(before: Any, after: Any) -> list[str]:
-    """Paths that differ and are not ours to change. Lists of named things are compared item by item."""
-    return [path for path in _changes(before, after, "") if not any(p.fullmatch(path) for p in OWNED)]
+def strangers(before: Any, after: Any, stored: Any = None) -> list[str]:
+    """Paths that differ and are not ours to change. Lists of named things are compared item by item.
+
+    `stored`: on an update, the object as it was; what it had and the new one still has may have been ours.
+    """
+    changed = [path for path in _changes(before, after, "") if not any(p.fullmatch(path) for p in OWNED)]
+    return [path for path in changed if _at(stored, path) is None or _at(stored, path) != _at(before, path)]
+
+
+def _at(value: Any, path: str) -> Any:
+    """What stands at a path of `_changes`; a list that lost an item is looked at as a whole."""
+    for step in path.partition(": lost ")[0].split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list):
+            value = value[int(key)] if key.isdecimal() and int(key) < len(value) else None
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _changes(before: Any, after: Any, path: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ import msgspec
 
 from webhook import annotations
 from webhook.annotations import INJECT, INJECTED, NONE, TYPE
+from webhook.detect import Detected, detected
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.mutators import mutate
@@ -33,6 +34,8 @@ class Injection(msgspec.Struct, frozen=True):
     warnings: tuple[Warn, ...] = ()
     types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
     skipped: str = ""  # reason code, where the object was left alone
+    leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; they go before the edits are made
+    base: Any = None  # the object without the leftovers, where there are any: the edits are of it
 
 
 def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
@@ -41,16 +44,40 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(workload, obj, setting, code)))
     _check_reach(workload, obj)
-    targets = [t for place in workload.places(obj) if (t := _target(place, setting)) is not None]
-    targets = list(workload.facts(obj, targets, setting))
+    targets = targets_of(workload, obj, setting)
     found: list[Edit | Warn] = [*_notices(workload, obj)]
     for target in targets:
         found.extend(_within(target, mutate(target.place, target.resolution)))
     found.extend(workload.findings(obj, targets, setting))
+    unasked = list(_detected(workload, obj, setting))
+    found.extend(f for one in unasked for f in one.found)
+    names = (*(t.resolution.accelerator.name for t in targets), *(name for one in unasked for name in one.types))
     return Injection(
         edits=tuple(f for f in found if not isinstance(f, Warn)),
         warnings=tuple(f for f in found if isinstance(f, Warn)),
-        types=tuple(dict.fromkeys(t.resolution.accelerator.name for t in targets)),
+        types=tuple(dict.fromkeys(filter(None, names))),
+    )
+
+
+def targets_of(workload: Workload, obj: Any, setting: Setting) -> list[Target]:
+    """The pod templates that asked, and what each gets; raises `Denied`."""
+    targets = [t for place in workload.places(obj) if (t := _target(place, setting)) is not None]
+    return list(workload.facts(obj, targets, setting))
+
+
+def _detected(workload: Workload, obj: Any, setting: Setting) -> Iterator[Detected]:
+    """What templates get for their resources alone: those with no type of ours, not even `none`, at any level."""
+    if not setting.site.detect:
+        return
+    for place in workload.places(obj):
+        levels = _levels(place)
+        if _off(levels) is None and not _typed(place, levels):
+            yield detected(place, setting.namespace, setting.site)
+
+
+def _typed(place: Place, levels: Sequence[dict[str, str]]) -> bool:
+    return any(TYPE in level for level in levels) or bool(
+        annotations.placeholders(list(containers_of(place.template.spec)))
     )
 
 
@@ -127,10 +154,7 @@ def _notices(workload: Workload, obj: Any) -> Iterator[Warn]:
             if off < len(levels) - 1 and _once(seen, "inject-false-not-pods", ""):
                 yield Warn("inject-false-not-pods")
             continue
-        typed = any(TYPE in level for level in levels) or bool(
-            annotations.placeholders(list(containers_of(place.template.spec)))
-        )
-        for warn in annotations.strange(levels, typed):
+        for warn in annotations.strange(levels, _typed(place, levels)):
             if _once(seen, warn.code, str(warn.facts.get("key"))):
                 yield warn
 
@@ -150,11 +174,15 @@ def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Inject
     try:
         fresh = inject(workload, obj, setting)
     except Denied as denied:
-        first = denied.message.splitlines()[0]
-        return Injection(warnings=(Warn("update-not-understood", {"why": first}),))
+        return refused(denied)
     edits = as_was(fresh.edits, old)
     warning = _lost(fresh.edits, old)
     return Injection(tuple(edits), (*fresh.warnings, *warning), fresh.types)
+
+
+def refused(denied: Denied) -> Injection:
+    """An update that cannot be understood, of an object that is stored anyway: left as it is, and told of."""
+    return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
 
 
 def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:

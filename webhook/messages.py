@@ -98,6 +98,7 @@ WARNINGS: dict[str, str] = {
     "no-subdomain": "no subdomain: the hosts of {type} need a headless Service to find each other",
     "foreign-job": "controlled by a {kind}: left alone; {type} needs {hosts} Indexed Pods",
     "replicas-not-slices": "{replicas} replicas are not whole slices of {type} ({hosts} hosts each)",
+    "tpu-scheduler-kept": "schedulerName {name} is kept; it must place TPU Pods without waiting for the others",
     "gang-off": "minAvailable is 0: TPU Pods start as nodes come, without Volcano's gang",
     "role-without": "{role} gets no devices: the object's accel.io/type reaches workers only; put it on {role} too",
     "no-worker-ids": "nobody sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES here: the Pods of {type} must do it",

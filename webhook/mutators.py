@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 
 from webhook import annotations, scheduling, topology
 from webhook.devices import Holder, asked_amounts
+from webhook.host import host
 from webhook.messages import Denied, Warn, quoted
 from webhook.patch import Append, Edit, Path, Put, Remove
-from webhook.pod import Toleration, annotations_of, containers_of
+from webhook.placement import placement
+from webhook.pod import Toleration, annotations_of, containers_of, first_user_of
 from webhook.resolution import Place, Resolution, own_topology
 
 Mutator = Callable[[Place, Resolution], Iterator[Edit | Warn]]
@@ -159,25 +161,14 @@ def accelerator_annotations(place: Place, resolution: Resolution) -> Iterator[Ed
 def environment(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
     """MEGASCALE_* and, where the site says so, TPU_*; a variable that is there in any form is the user's."""
     for number, holder in enumerate(resolution.holders):
-        have = {e.name for e in holder.container.env or () if e is not None}
+        have = {e.name for e in holder.container.env or () if e is not None and e.name is not None}
         ours = [*_megascale(resolution, have), *_tpu(resolution, holder, number, have)]
         missing = {str(e["name"]): e for e in ours if e["name"] not in have}
         if missing:
-            before = _first_user_of(holder, set(missing))
+            before = first_user_of(holder.container, missing)
             path = (*container_path(place, holder), "env")
             for variable in missing.values():
                 yield Append(path, variable, key=("name",), before=before)
-
-
-def _first_user_of(holder: Holder, names: set[str]) -> int | None:
-    """The index of the first variable that uses one of `names` as $(NAME): ours must stand before it.
-
-    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
-    """
-    for index, variable in enumerate(holder.container.env or ()):
-        if variable is not None and any(f"$({name})" in (variable.value or "") for name in names):
-            return index
-    return None
 
 
 def _value(name: str, value: str) -> Env:
@@ -297,19 +288,31 @@ def _site_shm(resolution: Resolution) -> str:
 
 def privileged(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
     """A privileged container sees all devices of its node, whatever it was given: said once, never changed."""
-    if resolution.accelerator.slice is not None or place.owned_scheduling:
-        return  # a TPU host is one Pod's anyway; a Pod of a workload was told of when the workload came
+    if resolution.accelerator.slice is not None or resolution.ask.mode == "host" or place.owned_scheduling:
+        return  # a whole node is one Pod's anyway; a Pod of a workload was told of when the workload came
     for holder in resolution.holders:
         context = holder.container.securityContext
         if context is not None and context.privileged:
             yield Warn("privileged", {"name": holder.container.name})
 
 
+def neuron(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """A part of a node's Neuron devices must be contiguous, which only AWS's scheduler extension knows.
+
+    Source: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/k8s-neuron-scheduler.html
+    """
+    hardware, count = resolution.accelerator, sum(h.devices for h in resolution.holders)
+    if hardware.family != "neuron" or place.owned_scheduling or count in (1, hardware.count):
+        return
+    if resolution.scheduling.name in (None, scheduling.VOLCANO):
+        yield Warn("neuron-part", {"count": count})
+
+
 def scheduler(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
     """schedulerName and Volcano's queue, as `scheduling` decided them."""
     decided = resolution.scheduling
     yield from decided.warnings
-    if decided.name is not None and decided.name != scheduling.DEFAULT:
+    if decided.name is not None:
         yield Put(place.at("spec", "schedulerName"), decided.name)
     if decided.queue is not None and not scheduling.queue_chosen(place.annotations):
         yield Put(place.at("metadata", "annotations", scheduling.QUEUE), decided.queue)
@@ -330,11 +333,14 @@ MUTATORS: tuple[Mutator, ...] = (
     placeholders,
     node_selector,
     tolerations,
+    placement,
     accelerator_annotations,
     environment,
     network,
     shared_memory,
+    host,
     privileged,
+    neuron,
     scheduler,
 )
 """In the order in which their edits stand in the patch. Of two edits of one place the first wins."""

@@ -33,13 +33,22 @@ class Append(msgspec.Struct, frozen=True):
     before: int | None = None
 
 
+class Amend(msgspec.Struct, frozen=True):
+    """The item of the list at `path` that now has this index, and is known by `key`, has these fields."""
+
+    path: Path
+    index: int
+    value: dict[str, Any]
+    key: tuple[str, ...]
+
+
 class Remove(msgspec.Struct, frozen=True):
     """There is nothing at `path`. A list item is named by its index."""
 
     path: Path
 
 
-Edit = Put | Append | Remove
+Edit = Put | Append | Amend | Remove
 
 
 def child(node: Any, segment: str | int) -> Any:
@@ -77,6 +86,8 @@ def render(root: Any, edits: Iterable[Edit]) -> list[Op]:
             page.put(edit)
         elif isinstance(edit, Append):
             page.append(edit)
+        elif isinstance(edit, Amend):
+            page.amend(edit)
         else:
             page.remove(edit)
     return page.operations()
@@ -121,10 +132,19 @@ class _Page:
         if edit.before is None:
             target = (*edit.path, "-")
         else:
-            shifts = self._shift.setdefault(edit.path, [])
-            target = (*edit.path, edit.before + sum(1 for s in shifts if s <= edit.before))
-            shifts.append(edit.before)
+            target = (*edit.path, self._shifted(edit.path, edit.before))
+            self._shift.setdefault(edit.path, []).append(edit.before)
         self._ops.append({"op": "add", "path": pointer(target), "value": edit.value})
+
+    def amend(self, edit: Amend) -> None:
+        item = (*edit.path, self._shifted(edit.path, edit.index))
+        for field, value in edit.value.items():
+            if field not in edit.key and at(self._root, (*edit.path, edit.index, field)) != value:
+                self._ops.append({"op": "add", "path": pointer((*item, field)), "value": value})
+
+    def _shifted(self, path: Path, index: int) -> int:
+        """Where an item stands now that others were put before it."""
+        return index + sum(1 for before in self._shift.get(path, ()) if before <= index)
 
     def remove(self, edit: Remove) -> None:
         if edit.path not in self._seen and at(self._root, edit.path) is not None:
@@ -155,6 +175,14 @@ def _backwards(path: Path) -> tuple[tuple[int, str], ...]:
     return tuple((segment, "") if isinstance(segment, int) else (-1, segment) for segment in path)
 
 
+def without(root: Any, removals: Iterable[Remove]) -> Any:
+    """A copy of plain JSON values without what stands at these places."""
+    copy = msgspec.json.decode(msgspec.json.encode(root))
+    for path in sorted((r.path for r in removals), key=_backwards, reverse=True):
+        del at(copy, path[:-1])[path[-1]]
+    return copy
+
+
 def as_was(edits: Iterable[Edit], old: Any) -> list[Edit]:
     """The same edits with the values that `old` has at their places, and none where it has none.
 
@@ -174,7 +202,7 @@ def as_was(edits: Iterable[Edit], old: Any) -> list[Edit]:
 
 def stored(edit: Edit, old: Any) -> Any:
     """What `old`, as plain JSON values, has at the edit's place; None where it has nothing."""
-    if not isinstance(edit, Append):
+    if not isinstance(edit, Append | Amend):
         return at(old, edit.path)
     for item in at(old, edit.path) or ():
         if isinstance(item, dict) and all(item.get(k) == edit.value.get(k) for k in edit.key):

@@ -26,7 +26,7 @@ KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 class Scheduling(msgspec.Struct, frozen=True):
-    """What to write; None where nothing is to be written."""
+    """Whose Pods they will be: schedulerName, where it is not the default, and the queue to write."""
 
     name: str | None = None
     queue: str | None = None
@@ -54,24 +54,39 @@ def wanted(ask: Ask, type_name: str, namespace: str, site: Site) -> tuple[str | 
     default = site.scheduler_default(type_name, namespace)
     if default is None:
         return ask.scheduler, ask.queue
-    return ask.scheduler or default.scheduler or None, ask.queue or default.queue or None
+    scheduler = ask.scheduler or default.scheduler
+    meant = default.scheduler in (None, scheduler)  # the default's queue is one of the default's scheduler
+    return scheduler, ask.queue or (default.queue if meant else None)
 
 
 def decide(ask: Ask, type_name: str, namespace: str, site: Site, *, present: str | None, kueue: bool) -> Scheduling:
-    """What becomes of a template whose schedulerName is `present`."""
+    """What becomes of a template whose schedulerName is `present`.
+
+    A site's default gives way to the user's own words in silence; an annotation that has no effect is told of.
+    """
     scheduler, queue = wanted(ask, type_name, namespace, site)
-    if scheduler is None:
-        unused = ask.queue is not None and present != VOLCANO
-        warnings = (Warn("queue-unused"),) if unused else ()
-        return Scheduling(None, queue if present == VOLCANO else None, warnings)
-    if kueue and scheduler != DEFAULT:
-        return Scheduling(warnings=(Warn("scheduler-kueue", {"wanted": scheduler}),))
-    if not unset(present) and present != scheduler:
-        return Scheduling(warnings=(Warn("scheduler-kept", {"name": present, "wanted": scheduler}),))
-    if scheduler == DEFAULT:
-        warnings = (Warn("queue-unused"),) if ask.queue is not None else ()
-        return Scheduling(DEFAULT, None, warnings)
-    return Scheduling(scheduler, queue)
+    kept = None if unset(present) else present
+    refused = _refused(scheduler, kept, kueue)
+    name = kept if refused or kept else scheduler
+    told = bool(refused) and ask.scheduler is not None
+    warnings = [Warn(refused, {"name": kept, "wanted": scheduler})] if told else []
+    if unset(name) or name not in (VOLCANO, scheduler):
+        if ask.queue is not None and not told:
+            warnings.append(Warn("queue-unused"))
+        queue = None
+    return Scheduling(None if unset(name) else name, queue, tuple(warnings))
+
+
+def _refused(scheduler: str | None, kept: str | None, kueue: bool) -> str:
+    """The code of the warning why a scheduler is not set; empty where it may be.
+
+    Kueue holds Pods back until it admits them, and a gang waits for Pods: each would wait for the other.
+    """
+    if scheduler is None or scheduler == kept:
+        return ""
+    if kept is not None:
+        return "scheduler-kept"
+    return "scheduler-kueue" if kueue and scheduler != DEFAULT else ""
 
 
 def queue_chosen(annotations: Annotations) -> bool:

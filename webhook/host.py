@@ -1,0 +1,266 @@
+"""What a container gets from its node by path: device files, driver libraries, variables. Pure.
+
+Every path, variable and privilege here comes from a profile of the site config that the namespace may use.
+Annotations choose the mode and nothing else: no text of a user's ever becomes a path.
+"""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from webhook.catalogue import PART
+from webhook.devices import Holder
+from webhook.messages import Denied, Warn, quoted
+from webhook.patch import Amend, Append, Edit, Path, Put
+from webhook.pod import Container, EnvVar, PodAffinityTerm, first_user_of, labels_of
+from webhook.resolution import Place, Resolution
+from webhook.site import Device, Profile, Site, matches
+
+LIBRARY_PATH = "LD_LIBRARY_PATH"
+WHOLE_NODE = "accel.io/whole-node"
+HOSTNAME = "kubernetes.io/hostname"
+CHARACTER_DEVICE = "CharDevice"
+ANYTHING = ""
+"""The hostPath type that the kubelet does not check.
+
+Source: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
+"""
+
+Gift = tuple[Holder, Sequence[Profile]]
+"""A container, and the profiles that it is given."""
+
+_PLAIN = re.compile(r"(/[a-z0-9]+(-[a-z0-9]+)*)+")
+_LONGEST_NAME = 63
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A path of the node, where the container sees it, and what the kubelet checks before the start."""
+
+    host_path: str
+    mount_path: str
+    type: str = ANYTHING
+    read_only: bool = False
+
+
+def host(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """The profiles of the type: with devices in mode host, libraries and variables beside the device plugin."""
+    if resolution.ask.mode == "plugin" and not resolution.site.profiles:
+        return
+    profiles = _allowed(resolution)
+    if profiles:
+        yield from give(place, [(holder, profiles) for holder in resolution.holders])
+
+
+def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
+    """The admin's profiles for this type, mode and namespace; mode host without one is not for this namespace."""
+    hardware, mode, site = resolution.accelerator, resolution.ask.mode, resolution.site
+    found = site.host_profiles(hardware.name, hardware.resource, mode, resolution.namespace)
+    if mode == "plugin":
+        return found
+    if not found:
+        namespace, valid = quoted(resolution.namespace), _modes(site, resolution.namespace)
+        raise Denied("mode-not-allowed", value=mode, type=hardware.name, namespace=namespace, valid=valid)
+    if PART in hardware.name:
+        raise Denied("part-without-plugin", value=mode, type=hardware.name)
+    return found
+
+
+def _modes(site: Site, namespace: str) -> str:
+    """What the namespace may have, and nothing of what others may."""
+    usable = [p for p in site.profiles if "host" in p.modes and matches(namespace, p.namespaces)]
+    types = ", ".join(dict.fromkeys(name for profile in usable for name in profile.types))
+    return f"plugin, or host for the types {types}" if types else "plugin"
+
+
+def give(place: Place, gifts: Sequence[Gift]) -> Iterator[Edit | Warn]:
+    """Everything that each container's profiles hold. Of two for one place the first wins.
+
+    Warnings about mounts come with the mounts: Pods whose workload was injected have them, and stay silent.
+    """
+    taken = {v.name: v.hostPath and v.hostPath.path for v in place.spec.volumes or () if v is not None and v.name}
+    mounted = False
+    for holder, profiles, first in _numbered(gifts):
+        privileged = _privileged(holder.container, profiles)
+        mounts = [m for m in _wanted(holder, profiles, first, privileged) if m.mount_path not in _mounted(holder)]
+        for mount in mounts:
+            yield from _mount(place, holder, mount, taken)
+        yield from _variables(place, holder, profiles)
+        if privileged and _unsaid(holder.container):
+            yield Put(_path(place, holder, "securityContext", "privileged"), True)
+        if not privileged and any(not mount.read_only for mount in mounts):
+            yield Warn("devices-closed", {"name": holder.container.name})
+        mounted = mounted or bool(mounts)
+    if mounted:
+        yield Warn("host-path-policy")
+    if any(profile.exclusive_node for _, profiles in gifts for profile in profiles):
+        yield from _whole_node(place)
+
+
+def _numbered(gifts: Sequence[Gift]) -> Iterator[tuple[Holder, Sequence[Profile], int]]:
+    """Each container with the number of its first device: containers that run together do not share devices."""
+    first = 0
+    for holder, profiles in gifts:
+        if holder.within == "containers":
+            yield holder, profiles, first
+            first += holder.devices
+        else:
+            yield holder, profiles, 0  # init containers run before the others, and give their devices back
+
+
+def _mounted(holder: Holder) -> set[str | None]:
+    """Where something is mounted already: by the user, or by us at an earlier time."""
+    return {m.mountPath for m in holder.container.volumeMounts or () if m is not None}
+
+
+def _mount(place: Place, holder: Holder, mount: Mount, taken: dict[str, str | None]) -> Iterator[Edit]:
+    """A mount and its volume, unless a volume of whatever name is that path already; `taken` is kept up to date."""
+    name = next((there for there, path in taken.items() if path == mount.host_path), None)
+    if name is None:
+        name = next(name for name in volume_names(mount) if name not in taken)
+        taken[name] = mount.host_path
+        source = {"path": mount.host_path, "type": mount.type}
+        yield Append(place.at("spec", "volumes"), {"name": name, "hostPath": source}, key=("name",))
+    item: dict[str, object] = {"name": name, "mountPath": mount.mount_path}
+    if mount.read_only:
+        item["readOnly"] = True
+    yield Append(_path(place, holder, "volumeMounts"), item, key=("mountPath",))
+
+
+def _wanted(holder: Holder, profiles: Sequence[Profile], first: int, privileged: bool) -> Iterator[Mount]:
+    """What a container gets, each place once.
+
+    A device file must exist and be one, else the kubelet does not start the container. One that a node may lack
+    cannot have that check, and without it the container runtime puts an empty directory where the file is missing.
+    A privileged container has all device files of its node anyway, so there optional ones need no mount.
+    Sources: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
+    https://github.com/containerd/containerd/blob/1754af31/internal/cri/opts/spec_linux_opts.go (withMounts)
+    """
+    found: dict[str, Mount] = {}
+    for profile in profiles:
+        mounts = [Mount(path, path, CHARACTER_DEVICE) for path in _files(profile.devices, first, holder.devices)]
+        if not privileged:
+            mounts += [Mount(path, path) for path in _files(profile.optional_devices, first, holder.devices)]
+        mounts += [Mount(library.host_path, library.mount_path, read_only=True) for library in profile.libraries]
+        for mount in mounts:
+            found.setdefault(mount.mount_path, mount)
+    yield from found.values()
+
+
+def _files(devices: Sequence[Device], first: int, count: int) -> Iterator[str]:
+    for device in devices:
+        if device.per_device:
+            yield from (f"{device.path}{number}" for number in range(first, first + count))
+        else:
+            yield device.path
+
+
+def volume_names(mount: Mount) -> Iterator[str]:
+    """Names for the volume, best first: `accel-dev-nvidia--uvm` for /dev/nvidia-uvm, then ones with digests.
+
+    They come from the path in the container: so a Job that is applied again finds its volume, although the admin
+    has moved the files on the nodes since. Two paths never have one name: where letters cannot say it, or a volume
+    of the user's has the name, a digest does.
+    """
+    path = mount.mount_path
+    spelled = "accel" + path.replace("-", "--").replace("/", "-")
+    if _PLAIN.fullmatch(path) and len(spelled) <= _LONGEST_NAME:
+        yield spelled
+    legible = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")[-40:].strip("-")
+    for number in itertools.count():
+        text = f"{mount.host_path}\n{path}\n{number}" if number else path
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        yield f"accel-{legible}-{digest}" if legible else f"accel-{digest}"
+
+
+def _variables(place: Place, holder: Holder, profiles: Sequence[Profile]) -> Iterator[Edit | Warn]:
+    """Variables that the container does not have; LD_LIBRARY_PATH is also put before a value of the user's."""
+    ours = _merged(profiles)
+    have = {e.name: (i, e) for i, e in enumerate(holder.container.env or ()) if e is not None}
+    path = _path(place, holder, "env")
+    if LIBRARY_PATH in ours and (LIBRARY_PATH in have or holder.container.envFrom):
+        yield from _library_path(path, have.get(LIBRARY_PATH), ours.pop(LIBRARY_PATH), holder.container)
+    missing = {name: value for name, value in ours.items() if name not in have}
+    before = first_user_of(holder.container, missing) if missing else None
+    for name, value in missing.items():
+        yield Append(path, {"name": name, "value": value}, key=("name",), before=before)
+
+
+def _merged(profiles: Sequence[Profile]) -> dict[str, str]:
+    """Each variable as the first profile has it; LD_LIBRARY_PATH with the directories of all."""
+    merged: dict[str, str] = {}
+    for name, value in (variable for profile in profiles for variable in profile.env):
+        if name == LIBRARY_PATH and name in merged:
+            merged[name] = ":".join(dict.fromkeys((*merged[name].split(":"), *value.split(":"))))
+        else:
+            merged.setdefault(name, value)
+    return merged
+
+
+def _library_path(
+    path: Path, there: tuple[int, EnvVar] | None, ours: str, container: Container
+) -> Iterator[Edit | Warn]:
+    """Ours in front of a literal value, once; what comes from elsewhere cannot be read here, so it stays.
+
+    With envFrom alone the variable may come from there, and ours would hide it: an entry of `env` wins.
+    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/
+    """
+    if there is None or there[1].valueFrom is not None:
+        yield Warn("library-path-kept", {"name": container.name, "ours": ours})
+        return
+    index, variable = there
+    theirs = [part for part in (variable.value or "").split(":") if part]
+    missing = [part for part in ours.split(":") if part and part not in theirs]
+    if missing:
+        value = {"name": LIBRARY_PATH, "value": ":".join((*missing, *theirs))}
+        yield Amend(path, index, value, key=("name",))
+
+
+def _privileged(container: Container, profiles: Sequence[Profile]) -> bool:
+    """Whether the container will run privileged: by the user's own word, which stands, else by a profile's.
+
+    A device file that is mounted can be seen but not opened, unless the container is privileged or something on
+    the node opens it in the device cgroup: https://github.com/kubernetes/kubernetes/issues/79090
+    """
+    context = container.securityContext
+    if context is not None and context.privileged is not None:
+        return context.privileged
+    if context is not None and context.allowPrivilegeEscalation is False:
+        return False  # the API server refuses both together
+    return any(profile.privileged for profile in profiles)
+
+
+def _unsaid(container: Container) -> bool:
+    return container.securityContext is None or container.securityContext.privileged is None
+
+
+def _whole_node(place: Place) -> Iterator[Edit]:
+    """No two such Pods on one node.
+
+    Nobody counts devices that no resource stands for, so two Pods would be given the same files. Kubernetes has no
+    field for a node of one's own; anti-affinity among these Pods, in all namespaces, is the part of it that keeps
+    devices apart and does not mind DaemonSets. That Pods which use other ways to the devices (a device plugin,
+    their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
+    Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
+    """
+    if labels_of(place.template.metadata).get(WHOLE_NODE) is None:
+        yield Put(place.at("metadata", "labels", WHOLE_NODE), "true")
+    affinity = place.spec.affinity and place.spec.affinity.podAntiAffinity
+    terms = (affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution) or ()
+    if not any(term is not None and _apart(term) for term in terms):
+        alike = {"matchExpressions": [{"key": WHOLE_NODE, "operator": "Exists"}]}
+        term = {"labelSelector": alike, "namespaceSelector": {}, "topologyKey": HOSTNAME}
+        path = place.at("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        yield Append(path, term, key=("labelSelector", "topologyKey"))
+
+
+def _apart(term: PodAffinityTerm) -> bool:
+    """Whether this is the term that keeps Pods with whole nodes apart."""
+    expressions = (term.labelSelector and term.labelSelector.matchExpressions) or ()
+    return term.topologyKey == HOSTNAME and [(e.key, e.operator) for e in expressions if e] == [(WHOLE_NODE, "Exists")]
+
+
+def _path(place: Place, holder: Holder, *segments: str) -> Path:
+    return place.at("spec", holder.within, holder.index, *segments)

@@ -1,0 +1,104 @@
+"""`accel.io/placement`: the admin's sets of node labels, tolerations, annotations and resources. Pure.
+
+The user names sets, the site config says what is in them and who may. What the user wrote on the template stands:
+an equal value is left, another annotation or resource is kept, another node label is denied.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from webhook.annotations import PLACEMENT
+from webhook.catalogue import TOPOLOGY_LABEL
+from webhook.devices import asked_amounts
+from webhook.messages import Denied, Warn, quoted
+from webhook.patch import Append, Edit, Put
+from webhook.pod import Toleration
+from webhook.resolution import Place, Resolution, own_topology
+from webhook.site import Placement
+
+
+def placement(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+    """Every named set, in the order of their names in the annotation."""
+    if not resolution.ask.placements:
+        return
+    chosen = [(name, _allowed(name, resolution)) for name in resolution.ask.placements]
+    yield from _node_selector(place, resolution, chosen)
+    yield from _tolerations(place, resolution, [t for _, found in chosen for t in found.tolerations])
+    for _, found in chosen:
+        for key, value in found.annotations.items():
+            if place.annotations.get(key) is None:
+                yield Put(place.at("metadata", "annotations", key), value)
+        yield from _resources(place, resolution, found)
+
+
+def _allowed(name: str, resolution: Resolution) -> Placement:
+    """The set of that name, if the namespace may use it; a name is only ever looked up, never a pattern or path."""
+    site, namespace = resolution.site, resolution.namespace
+    usable = site.placement_names(namespace)
+    found = site.placements.get(name)
+    if found is None or name not in usable:
+        code = "unknown-placement" if found is None else "namespace-not-allowed"
+        valid = ", ".join(usable) or "none is defined for this namespace"
+        raise Denied(code, value=name, namespace=quoted(namespace), valid=valid)
+    return found
+
+
+def _node_selector(place: Place, resolution: Resolution, chosen: Iterable[tuple[str, Placement]]) -> Iterator[Edit]:
+    have = {key: value for key, value in (place.spec.nodeSelector or {}).items() if value is not None}
+    needed = _needed(place, resolution)
+    for name, found in chosen:
+        for label, value in found.node_selector.items():
+            if have.setdefault(label, value) != value:
+                where, source = f"nodeSelector {label}", f"{PLACEMENT} {quoted(name)}"
+                raise Denied("selector-conflict", where=where, value=have[label], source=source, want=quoted(value))
+            if label in needed and value not in needed[label]:
+                want = " or ".join(map(quoted, needed[label]))
+                raise Denied("placement-conflict", value=name, label=label, sets=quoted(value), want=want)
+            if label not in (place.spec.nodeSelector or {}):
+                yield Put(place.at("spec", "nodeSelector", label), value)
+
+
+def _needed(place: Place, resolution: Resolution) -> dict[str, tuple[str, ...]]:
+    """The labels of the accelerator's own nodes, with the values of which one will do."""
+    labels = dict(resolution.accelerator.selector)
+    if own_topology(place):
+        labels.pop(TOPOLOGY_LABEL, None)
+    return labels
+
+
+def _tolerations(place: Place, resolution: Resolution, wanted: Iterable[Any]) -> Iterator[Edit]:
+    """What nobody tolerates yet: neither the user, nor the accelerator's own tolerations."""
+    have = [t for t in place.spec.tolerations or () if t is not None]
+    have += [Toleration(key=key, operator="Exists") for key in resolution.accelerator.tolerations]
+    for toleration in wanted:
+        item = msgspec.to_builtins(toleration)
+        if not any(covers(there, item) for there in have):
+            yield Append(place.at("spec", "tolerations"), item, key=("key", "operator", "value", "effect"))
+
+
+def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
+    """Whether whatever `wanted` tolerates is tolerated already.
+
+    Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#concepts
+    """
+    if there.effect and there.effect != wanted.get("effect"):
+        return False
+    operator = there.operator or "Equal"
+    if not there.key:
+        return operator == "Exists"
+    if there.key != wanted.get("key"):
+        return False
+    same = operator == wanted.get("operator", "Equal") and (there.value or "") == wanted.get("value", "")
+    return operator == "Exists" or same
+
+
+def _resources(place: Place, resolution: Resolution, found: Placement) -> Iterator[Edit]:
+    """Requests and limits of each container with devices; a container that says either has its own."""
+    for holder in resolution.holders:
+        for resource, amount in found.resources.items():
+            if any(True for _ in asked_amounts(holder.container, resource)):
+                continue
+            for part in ("limits", "requests"):
+                yield Put(place.at("spec", holder.within, holder.index, "resources", part, resource), str(amount))
