@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from webhook import review
-from webhook.inject import Injection, inject, reinject
+from webhook import reapply, review
+from webhook.inject import Injection, inject, refused, reinject
 from webhook.kinds.workload import Setting, Workload
 from webhook.messages import Denied, Warn
-from webhook.patch import render
+from webhook.patch import Op, render
 from webhook.review import BadReview, Request, Response, Status
 from webhook.site import Site
 from webhook.workloads import WORKLOADS
@@ -70,6 +70,8 @@ def _decide(request: Request, site: Site) -> Answer:
         obj = view(workload, raw)
         injection = _injection(request, workload, obj, site)
     except Denied as denied:
+        if request.operation == "UPDATE" and workload.reapply == "immutable":  # a schemaless kind's fields
+            return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
         return _denied(request, denied)
     return _injected(request, obj, injection)
 
@@ -95,14 +97,17 @@ def view(workload: Workload, raw: bytes) -> Any:
 
 def _injection(request: Request, workload: Workload, obj: Any, site: Site) -> Injection:
     setting = Setting(request.namespace or "", site)
-    if request.operation == "UPDATE":
-        return reinject(workload, obj, msgspec.json.decode(request.oldObject), setting)
-    return inject(workload, obj, setting)
+    if request.operation != "UPDATE":
+        return inject(workload, obj, setting)
+    old = msgspec.json.decode(request.oldObject)
+    if workload.reapply == "mutable":
+        return reapply.reinject(workload, msgspec.json.decode(request.object), old, setting)
+    return reinject(workload, obj, old, setting)
 
 
 def _injected(request: Request, obj: Any, injection: Injection) -> Answer:
     workload = WORKLOADS[request.kind.group, request.kind.kind]
-    operations = render(obj, injection.edits) if workload.patched else []
+    operations = _operations(obj, injection) if workload.patched else []
     types = ",".join(injection.types)
     if not operations:
         outcome = "skipped" if injection.skipped else "unchanged"
@@ -116,6 +121,13 @@ def _injected(request: Request, obj: Any, injection: Injection) -> Answer:
         auditAnnotations={"type": types, "outcome": "injected"},
     )
     return _answer(request, 200, review.encode(response), "injected", type_name=types)
+
+
+def _operations(obj: Any, injection: Injection) -> list[Op]:
+    """JSON Patch is done in order, so leftovers go first and the edits see an object without them."""
+    if not injection.leftovers:
+        return render(obj, injection.edits)
+    return [*render(obj, injection.leftovers), *render(injection.base, injection.edits)]
 
 
 def _allowed(

@@ -11,7 +11,16 @@ from webhook.catalogue import Accelerator
 from webhook.devices import Holder
 from webhook.messages import Denied, quoted
 from webhook.patch import Path
-from webhook.pod import NO_SPEC, Annotations, Metadata, PodSpec, Template, annotations_of, labels_of
+from webhook.pod import (
+    NO_SPEC,
+    Annotations,
+    Container,
+    Metadata,
+    PodSpec,
+    Template,
+    annotations_of,
+    labels_of,
+)
 from webhook.scheduling import Scheduling
 from webhook.site import Site
 
@@ -125,3 +134,25 @@ def _scheduling(ask: Ask, hardware: Accelerator, place: Place, namespace: str, s
 def own_topology(place: Place) -> bool:
     """Whether the template forms its slice itself, so that neither topology nor node pool is ours to choose."""
     return bool(place.annotations.get(SLICE_TOPOLOGY))
+
+
+def bare(template: Template) -> Template:
+    """The template with nothing in it that injection writes: its containers' names, and what decides for whole Pods."""
+    spec, kept = template.spec or NO_SPEC, annotations_of(template.metadata).get(SLICE_TOPOLOGY)
+    return Template(
+        metadata=Metadata(annotations={SLICE_TOPOLOGY: kept}) if kept else None,
+        spec=PodSpec(
+            containers=[c and Container(name=c.name) for c in spec.containers or ()],
+            initContainers=[c and Container(name=c.name) for c in spec.initContainers or ()],
+            hostNetwork=spec.hostNetwork,
+        ),
+    )
+
+
+def unfilled(place: Place, resolution: Resolution) -> tuple[Place, Resolution]:
+    """The same decisions about the bare template: what follows from them is all that injection would ever write."""
+    holders = tuple(msgspec.structs.replace(h, container=Container(name=h.container.name)) for h in resolution.holders)
+    return (
+        msgspec.structs.replace(place, template=bare(place.template)),
+        msgspec.structs.replace(resolution, holders=holders),
+    )

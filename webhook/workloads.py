@@ -3,7 +3,11 @@
 from webhook.kinds.apps import CRONJOB, DEPLOYMENT, REPLICASET, STATEFULSET
 from webhook.kinds.job import JOB
 from webhook.kinds.jobset import JOBSET
+from webhook.kinds.kubeflow import MPIJOB, PYTORCHJOB, TFJOB
+from webhook.kinds.leaderworkerset import LEADERWORKERSET
 from webhook.kinds.pod import POD
+from webhook.kinds.ray import RAYCLUSTER, RAYJOB, RAYSERVICE
+from webhook.kinds.volcano import VOLCANOJOB
 from webhook.kinds.workload import Workload
 
 WORKLOADS: dict[tuple[str, str], Workload] = {
@@ -12,6 +16,14 @@ WORKLOADS: dict[tuple[str, str], Workload] = {
         POD,
         JOB,
         JOBSET,
+        VOLCANOJOB,
+        LEADERWORKERSET,
+        RAYCLUSTER,
+        RAYJOB,
+        RAYSERVICE,
+        PYTORCHJOB,
+        TFJOB,
+        MPIJOB,
         CRONJOB,
         DEPLOYMENT,
         STATEFULSET,

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
-from webhook.messages import Warn
-from webhook.patch import Edit
+from webhook.annotations import COPIED, INJECT
+from webhook.messages import Denied, Warn
+from webhook.patch import Edit, Path
+from webhook.pod import Metadata, annotations_of, labels_of
 from webhook.resolution import Place, Resolution
 from webhook.site import Site
 
@@ -45,6 +47,10 @@ def _never(_obj: Any) -> str | None:
     return None
 
 
+def _as_it_is(obj: Any) -> Any:
+    return obj
+
+
 class Workload(msgspec.Struct, frozen=True):
     """One kind. `places`, `facts`, `findings` and `skipped` get the object's view.
 
@@ -52,6 +58,8 @@ class Workload(msgspec.Struct, frozen=True):
     * `skipped`: the reason code why the object is left alone as a whole, or None.
     * `facts`: the targets with what only the whole object knows (slices, worker names); may deny.
     * `findings`: edits and warnings outside the templates.
+    * `unfilled`: the object without what injection writes, for kinds whose templates can change.
+    * `hints`: places outside the templates whose value also says which form of a type is meant.
     """
 
     group: str
@@ -65,8 +73,25 @@ class Workload(msgspec.Struct, frozen=True):
     versions: tuple[str, ...] = ("v1",)
     patched: bool = True  # False: only checked at admission, its Pods are injected
     reapply: str = ""  # on UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type
+    unfilled: Callable[[Any], Any] = _as_it_is
+    hints: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
         """Lower-case kind, for metrics and messages."""
         return self.kind.lower()
+
+
+def apart(metadata: Metadata | None) -> Metadata:
+    """An object's metadata as a template sees it that the object's own keys do not reach: whether to leave it alone."""
+    said = annotations_of(metadata).get(INJECT)
+    return Metadata(annotations=None if said is None else {INJECT: said}, labels=labels_of(metadata))
+
+
+def check_reach(metadata: Metadata | None, template: Path | None) -> None:
+    """Denies a key that no template hears, naming `template`, which would; for objects whose workers are missing."""
+    said = annotations_of(metadata)
+    for key in COPIED:
+        if template is not None and key in said and said.get(INJECT) != "false":
+            path = ".".join(map(str, (*template, "metadata", "annotations")))
+            raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)

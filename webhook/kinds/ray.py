@@ -1,0 +1,122 @@
+"""RayCluster, RayJob, RayService: a head and groups of workers, whose resources KubeRay reads from the templates. Pure.
+
+Ids of TPU workers are set by the operator or by a webhook of its own, so no TPU_* is ours.
+Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
+"""
+
+from collections.abc import Iterator
+
+from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, check_reach
+from webhook.messages import Denied, quoted
+from webhook.patch import Path, Put
+from webhook.pod import NO_METADATA, Metadata, Template, View
+from webhook.resolution import Place
+
+
+class HeadGroup(View, frozen=True, gc=False):
+    template: Template | None = None
+
+
+class WorkerGroup(View, frozen=True, gc=False):
+    groupName: str | None = None
+    numOfHosts: int | None = None
+    template: Template | None = None
+
+
+class RayClusterSpec(View, frozen=True, gc=False):
+    headGroupSpec: HeadGroup | None = None
+    workerGroupSpecs: list[WorkerGroup | None] | None = None
+
+
+class RayCluster(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: RayClusterSpec | None = None
+
+
+class RayJobSpec(View, frozen=True, gc=False):
+    rayClusterSpec: RayClusterSpec | None = None
+
+
+class RayJob(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: RayJobSpec | None = None
+
+
+class RayServiceSpec(View, frozen=True, gc=False):
+    rayClusterConfig: RayClusterSpec | None = None
+
+
+class RayService(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: RayServiceSpec | None = None
+
+
+Kind = RayCluster | RayJob | RayService
+HEAD = "headGroupSpec"
+NO_HEAD = HeadGroup()
+NO_CLUSTER = RayClusterSpec()
+
+
+def cluster_of(ray: Kind) -> tuple[Path, RayClusterSpec]:
+    """Where the cluster stands in the object, and the cluster."""
+    if isinstance(ray, RayJob):
+        return ("spec", "rayClusterSpec"), (ray.spec and ray.spec.rayClusterSpec) or NO_CLUSTER
+    if isinstance(ray, RayService):
+        return ("spec", "rayClusterConfig"), (ray.spec and ray.spec.rayClusterConfig) or NO_CLUSTER
+    return ("spec",), ray.spec or NO_CLUSTER
+
+
+def groups_of(cluster: RayClusterSpec) -> Iterator[tuple[int, WorkerGroup]]:
+    """The worker groups, with their indexes."""
+    for index, group in enumerate(cluster.workerGroupSpecs or ()):
+        if group is not None:
+            yield index, group
+
+
+def places(ray: Kind) -> Iterator[Place]:
+    """The head, which hears only its own template, and each worker group."""
+    path, cluster = cluster_of(ray)
+    head = (cluster.headGroupSpec or NO_HEAD).template
+    if head is not None:
+        levels = (apart(ray.metadata), head.metadata or NO_METADATA)
+        yield Place((*path, HEAD, "template"), head, levels, name=HEAD, worker_env=False)
+    for index, group in groups_of(cluster):
+        if group.template is not None:
+            yield Place(
+                path=(*path, "workerGroupSpecs", index, "template"),
+                template=group.template,
+                levels=(ray.metadata or NO_METADATA, group.template.metadata or NO_METADATA),
+                name=f"worker group {quoted(group.groupName or index)}",
+                hosts_hint=group.numOfHosts if group.numOfHosts and group.numOfHosts > 1 else None,
+                worker_env=False,
+            )
+
+
+def findings(ray: Kind, targets: Targets, _setting: Setting) -> Findings:
+    """One replica of a worker group is one slice."""
+    path, cluster = cluster_of(ray)
+    groups = dict(groups_of(cluster))
+    if not any(group.template for group in groups.values()):
+        check_reach(ray.metadata, (*path, HEAD, "template"))
+    for target in targets:
+        hardware, index = target.resolution.accelerator, target.place.path[-2]
+        if hardware.hosts == 1:
+            continue
+        if not isinstance(index, int):
+            raise Denied("one-pod", where=HEAD, value=hardware.name, hosts=hardware.hosts, what="a Ray head")
+        number = groups[index].numOfHosts
+        field = (*path, "workerGroupSpecs", index, "numOfHosts")
+        if number in (None, 1):
+            yield Put(field, hardware.hosts)
+        elif number != hardware.hosts:
+            where = f"{target.place.name}: numOfHosts"
+            raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
+
+
+def _workload(kind: str, plural: str, view: type[Kind]) -> Workload:
+    return Workload(group="ray.io", kind=kind, plural=plural, view=view, places=places, findings=findings)
+
+
+RAYCLUSTER = _workload("RayCluster", "rayclusters", RayCluster)
+RAYJOB = _workload("RayJob", "rayjobs", RayJob)
+RAYSERVICE = _workload("RayService", "rayservices", RayService)
