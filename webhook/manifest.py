@@ -14,7 +14,7 @@ from webhook.admission import mentions_us, view
 from webhook.inject import Injection, inject
 from webhook.kinds.workload import Setting, Workload
 from webhook.messages import Denied, Warn
-from webhook.node import BadYaml, Document
+from webhook.node import BadYaml, Document, Node
 from webhook.patch import Op, pointer, render
 from webhook.rewrite import rewrite
 from webhook.site import Site
@@ -24,7 +24,7 @@ BOM = "\ufeff"
 _MARKED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*---")
 """A file whose first document has its marker, perhaps after comments."""
 
-LAYOUT_LOST = "accel.io: its aliases cannot be kept: written anew, without its comments"
+LAYOUT_LOST = "accel.io: cannot be edited in place: written anew, without its comments"
 
 
 NO_OBJECT = "accel.io: not a Kubernetes object (apiVersion and kind): left as it is"
@@ -87,9 +87,26 @@ def documents(text: str, filename: str) -> list[tuple[int, Document]]:
 def subjects(document: Document, text: str = "", filename: str = "-") -> list[Subject]:
     """The objects of a document: one, the items of a List, or none."""
     try:
-        return list(_subjects(node.plain(document.root), ()))
+        found = list(_subjects(node.plain(document.root), ()))
+        if any(subject.workload is not None for subject in found):
+            node.check_keys(document.root)
+            _check_annotations(document.root)
+        return found
     except BadYaml as error:
         raise _bad(text or document.text, BadYaml(document.start + error.where, str(error)), filename) from None
+
+
+def _check_annotations(root: Node) -> None:
+    """`accel.io/count: 8` without quotes is a number, which the API server refuses in other words."""
+    for found in node.mappings(root, "annotations"):
+        for name, item in zip(found.names, found.items, strict=True):
+            if (
+                name.startswith(annotations.PREFIX)
+                and item.kind == "scalar"
+                and isinstance(item.value, bool | int | float)
+            ):
+                written = msgspec.json.encode(item.value).decode()
+                raise BadYaml(item.start, f'annotations are text: write {name}: "{written}"')
 
 
 def _bad(text: str, error: BadYaml, filename: str) -> BadManifest:

@@ -68,8 +68,8 @@ def documents(stream: str) -> list[Document]:
     """Every document of a stream, empty ones too; raises `BadYaml`."""
     try:
         starts = [_start(e) for e in _events(stream) if isinstance(e, yaml.DocumentStartEvent)]
-        bounds = zip([0, *starts[1:]], [*starts[1:], len(stream)], strict=False)
-        return [Document(stream[a:b], a, _Composer(stream[a:b], a).root()) for a, b in bounds if starts]
+        bounds = zip([0, *starts[1:]], [*starts[1:], len(stream)], strict=True)
+        return [Document(stream[a:b], a, _Composer(stream[a:b], a).root()) for a, b in bounds]
     except yaml.MarkedYAMLError as error:
         raise _marked(stream, error) from None
     except yaml.reader.ReaderError as error:
@@ -100,6 +100,8 @@ def _marked(text: str, error: yaml.MarkedYAMLError) -> BadYaml:
     problem = error.problem or str(error).replace("\n", " ")
     if text[where : where + 1] == "\t":
         return BadYaml(where, "a tab; YAML indents with blanks")
+    if "{{" in text[text.rfind("\n", 0, where) + 1 :].partition("\n")[0]:
+        return BadYaml(where, "a template, not a manifest: render it first, with helm template or the like")
     if error.context and error.context not in problem:
         problem = f"{problem} ({error.context})"
     return BadYaml(where, problem)
@@ -220,7 +222,10 @@ class _Composer:
             return value
         if isinstance(value, bool | int | float) and key.kind == "scalar":
             return str(value).lower()
-        raise BadYaml(self._base + key.start, "a key that is not a word")
+        what = (
+            "a template, not a manifest" if "{{" in self._text[key.start - 1 : key.end] else "a key that is not a word"
+        )
+        raise BadYaml(self._base + key.start, what)
 
 
 def resolve(text: str) -> Any:
@@ -244,7 +249,10 @@ def resolve(text: str) -> Any:
 
 
 def plain(node: Node) -> Any:
-    """The node's value as JSON has it, merge keys and aliases resolved; raises `BadYaml`."""
+    """The node's value as JSON has it, merge keys and aliases resolved; raises `BadYaml`.
+
+    Of a key that is given twice the last counts, as kubectl has it.
+    """
     if node.kind == "alias":
         return plain(node.value)
     if node.kind == "sequence":
@@ -262,11 +270,28 @@ def _object(node: Node) -> dict[str, Any]:
     for name, key, item in zip(node.names, node.keys, node.items, strict=True):
         if is_merge(name, key):
             merged |= merge(item)
-        elif name in own:
-            raise BadYaml(key.start, f'the key "{name}" is given twice')
         else:
             own[name] = plain(item)
     return {**merged, **own} if merged else own
+
+
+def check_keys(node: Node) -> None:
+    """Raises `BadYaml` where a mapping has a key twice: an edit could not say which of them it means."""
+    seen: set[str] = set()
+    for name, key in zip(node.names, node.keys, strict=True):
+        if name in seen:
+            raise BadYaml(key.start, f'the key "{name}" is given twice')
+        seen.add(name)
+    for item in node.items:
+        check_keys(item)
+
+
+def mappings(node: Node, name: str) -> Iterator[Node]:
+    """Every mapping that stands under a key of that name, at any depth."""
+    for key, item in zip(node.names or ("",) * len(node.items), node.items, strict=True):
+        if key == name and item.kind == "mapping":
+            yield item
+        yield from mappings(item, name)
 
 
 def is_merge(name: str, key: Node) -> bool:

@@ -122,7 +122,18 @@ class _Page:
         for operation in operations:
             path = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
             self._apply(root, path, operation)
-        return self._spliced(list(self._splices(root)))
+        splices = list(self._splices(root))
+        if any(start == len(self._text) for start, _, _ in splices):
+            splices += self._unended(self._root)
+        return self._spliced(splices)
+
+    def _unended(self, last: Node) -> list[_Splice]:
+        """A `|` text at the end of a file without a final newline has none either, and must not get one: `|-`."""
+        while last.items:
+            last = last.items[-1]
+        header = self._text[last.start : last.end].partition("\n")[0]
+        block = last.end == len(self._text) and header[:1] in ("|", ">") and not set(header) & set("+-")
+        return [(last.start + 1, last.start + 1, "-")] if block else []
 
     def _spliced(self, splices: list[_Splice]) -> str:
         parts, done = [], 0
@@ -155,7 +166,7 @@ class _Page:
             if entry is None:
                 raise _Stuck
             branch.entries.remove(entry)
-            branch.gone.append(entry)
+            branch.gone += [entry] if entry.old is not None else []
             return
         value = _New(copy.deepcopy(operation["value"]))
         if entry is not None:
