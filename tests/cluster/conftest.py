@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from . import binaries, controllers
+from . import binaries, chart, controllers, kubeflow, kueue
 from .controlplane import PROGRAMS, ControlPlane
 from .nodes import rows
 
@@ -57,7 +57,7 @@ def lws_controller(cluster: ControlPlane, pytestconfig: pytest.Config) -> None:
 def kueue_controller(cluster: ControlPlane, pytestconfig: pytest.Config) -> None:
     """Kueue for Jobs, JobSets, Ray and Kubeflow kinds (those whose CRDs are there), with its webhooks for them."""
     build(pytestconfig, "helm", "kueue")
-    controllers.start(cluster, controllers.KUEUE)
+    kueue.start_kueue(cluster)
 
 
 @pytest.fixture(scope="session")
@@ -65,3 +65,20 @@ def kuberay_operator(cluster: ControlPlane, pytestconfig: pytest.Config) -> None
     """The KubeRay operator and its CRDs."""
     build(pytestconfig, "kuberay")
     controllers.start_kuberay(cluster)
+
+
+@pytest.fixture(scope="session")
+def training_operator(cluster: ControlPlane, pytestconfig: pytest.Config) -> None:
+    """Kubeflow's training operator for PyTorchJob, TFJob and MPIJob v1."""
+    build(pytestconfig, "training-operator")
+    kubeflow.start_training_operator(cluster)
+
+
+@pytest.fixture(scope="module")
+def injector(cluster: ControlPlane, request: pytest.FixtureRequest) -> Iterator[chart.Release]:
+    """The chart, installed for this module with its `VALUES`, where it has any; one replica serves."""
+    build(request.config, "helm")
+    values = {"replicas": 1, **getattr(request.module, "VALUES", {})}
+    with chart.install(cluster, values=values) as release:
+        release.run_pods(1)
+        yield release

@@ -1,55 +1,39 @@
-"""Other people's controllers, run beside the control plane: JobSet, LeaderWorkerSet, Kueue, KubeRay, Kubeflow.
+"""Other people's controllers, run beside the control plane: JobSet, LeaderWorkerSet and KubeRay.
 
     start(cluster, JOBSET)      # the session fixtures of conftest.py do this once a run
 
-Each runs as an ordinary process with the admin's rights; its CRDs and webhook configurations come from its own
-module, with a loopback address instead of its Service. Nothing of theirs is copied here.
+Kueue and Kubeflow, which manage certificates in ways of their own, are in kueue.py and kubeflow.py. Each runs as an
+ordinary process with the admin's rights; its CRDs and webhook configurations come from its own module, with a
+loopback address instead of its Service. Nothing of theirs is copied here.
 """
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from . import binaries
-from .controlplane import ControlPlane, Launch
+from .controlplane import ControlPlane, Launch, write_private
 from .process import answers, free_port, listening
 
 Object = dict[str, Any]
-
-# What Kueue queues here. Its webhooks for the kinds left out (pods, Deployments ...) would be called in everybody's
-# tests, so their entries are dropped too.
-KUEUE_FRAMEWORKS = {
-    "batch/job": "jobs",
-    "jobset.x-k8s.io/jobset": "jobsets",
-    "ray.io/rayjob": "rayjobs",
-    "ray.io/raycluster": "rayclusters",
-    "ray.io/rayservice": "rayservices",
-    "kubeflow.org/mpijob": "mpijobs",
-    "kubeflow.org/pytorchjob": "pytorchjobs",
-    "kubeflow.org/tfjob": "tfjobs",
-}
-KUEUE_OWN = {"clusterqueues", "cohorts", "resourceflavors", "workloads"}
 
 
 @dataclass(frozen=True)
 class Project:
     """A project whose module ships a chart, and whose manager reads a Configuration of controller-runtime's shape.
 
-    `resource` is the path of a kind that its mutating webhook sees: requests to it tell when the webhook works.
-    `extra` is added to the Configuration. `resources`: keep only webhook entries for these; all where empty.
+    `config` is the Configuration's apiVersion. `resource` is the path of a kind that its mutating webhook sees:
+    requests to it tell when the webhook works.
     """
 
     tool: str
     config: str
     resource: str
     kind: str
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    resources: frozenset[str] = frozenset()
 
 
 JOBSET = Project(
@@ -64,71 +48,54 @@ LWS = Project(
     "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets",
     "LeaderWorkerSet",
 )
-KUEUE = Project(
-    "kueue",
-    "config.kueue.x-k8s.io/v1beta2",
-    "/apis/kueue.x-k8s.io/v1beta2/clusterqueues",
-    "ClusterQueue",
-    extra={
-        "integrations": {"frameworks": list(KUEUE_FRAMEWORKS)},
-        "featureGates": {"VisibilityOnDemand": False},  # it would listen on every address
-    },
-    resources=frozenset({*KUEUE_FRAMEWORKS.values(), *KUEUE_OWN}),
-)
 
 
 def start(cluster: ControlPlane, project: Project) -> None:
     """Install the project's CRDs, run its manager, and point its webhook configurations at it."""
-    objects = list(rendered(cluster, project))
-    crds = [o for o in objects if o["kind"] == "CustomResourceDefinition"]
-    webhooks = [o for o in objects if o["kind"].endswith("WebhookConfiguration")]
+    crds, webhooks = rendered(cluster, project.tool)
+    folder = cluster.certificates(project.tool)
     port = 0
 
     def attempt() -> Launch:
         nonlocal port
         port, health = free_port(), free_port()
-        cluster.install_crds(*(pointed(cluster, crd, port) for crd in crds))
-        config = write_configuration(cluster, project, port, health)
-        command = [str(binaries.ensure(project.tool)), f"--config={config}"]
+        configuration = {"apiVersion": project.config, **settings(port, health, folder)}
+        command = [str(binaries.ensure(project.tool)), f"--config={written(configuration, folder)}"]
         ready = f"http://127.0.0.1:{health}/readyz"
         return Launch(command, lambda: answers(ready) and listening(port))
 
+    cluster.install_crds(*crds)
     cluster.launch(project.tool, attempt)
-    cluster.apply(*(pointed(cluster, selected(webhook, project), port) for webhook in webhooks))
+    cluster.apply(*(pointed(cluster, webhook, port) for webhook in webhooks))
     wait_for_webhook(cluster, project, webhooks)
 
 
-def rendered(cluster: ControlPlane, project: Project) -> Iterator[Object]:
-    """Yield the objects of the project's chart, its CRDs included."""
-    chart = binaries.source(project.tool) / "charts" / project.tool
-    text = cluster.helm("template", project.tool, str(chart), "--include-crds", "-n", f"{project.tool}-system").stdout
-    yield from (document for document in yaml.safe_load_all(text) if document)
+def rendered(cluster: ControlPlane, tool: str) -> tuple[list[Object], list[Object]]:
+    """Return the CRDs and the webhook configurations of the tool's chart."""
+    chart = binaries.source(tool) / "charts" / tool
+    text = cluster.helm("template", tool, str(chart), "--include-crds", "-n", f"{tool}-system").stdout
+    objects = [document for document in yaml.safe_load_all(text) if document]
+    crds = [o for o in objects if o["kind"] == "CustomResourceDefinition"]
+    return crds, [o for o in objects if o["kind"].endswith("WebhookConfiguration")]
 
 
-def write_configuration(cluster: ControlPlane, project: Project, port: int, health: int) -> Path:
-    """Write the manager's configuration: loopback only, our certificates, no leader election, no metrics."""
-    folder = cluster.certificates(f"{project.tool}-certs")
-    configuration = {
-        "apiVersion": project.config,
+def settings(port: int, health: int, certificates: Path) -> Object:
+    """Return a manager's Configuration: loopback only, no leader election, no metrics, no certificates of its own."""
+    return {
         "kind": "Configuration",
         "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
         "metrics": {"bindAddress": "0"},
-        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(folder)},
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(certificates)},
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
-        **project.extra,
     }
+
+
+def written(configuration: Object, folder: Path) -> Path:
+    """Write a manager's Configuration into the folder; return the file."""
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(configuration))
     return path
-
-
-def selected(configuration: Object, project: Project) -> Object:
-    """Return the webhook configuration with only the entries for the project's `resources`."""
-    if not project.resources:
-        return configuration
-    kept = [entry for entry in configuration["webhooks"] if resources(entry) & project.resources]
-    return {**configuration, "webhooks": kept}
 
 
 def resources(entry: Object) -> set[str]:
@@ -136,13 +103,12 @@ def resources(entry: Object) -> set[str]:
     return {name.split("/")[0] for rule in entry["rules"] for name in rule["resources"]}
 
 
-def pointed(cluster: ControlPlane, source: Object, port: int) -> Object:
-    """Return a copy of a CRD or webhook configuration whose Service is a loopback URL with our CA."""
-    copy: Object = json.loads(json.dumps(source))
-    conversion = copy.get("spec", {}).get("conversion", {}).get("webhook")
-    for entry in [*copy.get("webhooks", []), *([conversion] if conversion else [])]:
+def pointed(cluster: ControlPlane, configuration: Object, port: int) -> Object:
+    """Return a webhook configuration with a loopback URL and our CA in place of its Service."""
+    copy: Object = json.loads(json.dumps(configuration))
+    bundle = base64.b64encode(cluster.ca.certificate).decode()
+    for entry in copy["webhooks"]:
         path = entry["clientConfig"]["service"]["path"]
-        bundle = base64.b64encode(cluster.ca.certificate).decode()
         entry["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
     return copy
 
@@ -160,6 +126,29 @@ def wait_for_webhook(cluster: ControlPlane, project: Project, configurations: li
         return cluster.webhook_histogram(name).count
 
     cluster.wait_for(f"the API server to call {name}", called)
+
+
+def loopback_service(namespace: str, name: str) -> list[Object]:
+    """Return a Service that leads to loopback, in its namespace: for those who insist on being called by a Service."""
+    metadata = {"name": name, "namespace": namespace}
+    spec = {"type": "ExternalName", "externalName": "localhost"}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec},
+    ]
+
+
+def mount(cluster: ControlPlane, namespace: str, secret: str, folder: Path) -> bool:
+    """Write a Secret's certificate and key to the folder, once, as a kubelet would; False while it has none yet."""
+    if (folder / "tls.crt").exists():
+        return True
+    data = cluster.get(f"/api/v1/namespaces/{namespace}/secrets/{secret}").get("data", {})
+    if "tls.key" not in data:
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tls.key", "tls.crt"):  # in this order: who waits for them looks for the certificate
+        write_private(folder / name, base64.b64decode(data[name]).decode())
+    return True
 
 
 def start_kuberay(cluster: ControlPlane) -> None:

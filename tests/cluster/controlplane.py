@@ -34,7 +34,7 @@ import signal
 import ssl
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -49,7 +49,7 @@ from .rest import Answer, Api
 from .tinyca import Pair, TinyCA, signing_key
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl")
-START_SECONDS = 90  # it takes 5 to 15; a machine that builds something meanwhile is slower
+START_SECONDS = 180  # it takes 5 to 15; a machine that builds something meanwhile is slower
 STARTS = 4  # tries when another program took the port between our look and the start
 RUN_SECONDS = 180  # of one kubectl or helm command
 
@@ -58,10 +58,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Launch:
-    """One try to start a program: the command, and what is true once it serves."""
+    """One try to start a program: the command, what is true once it serves, and its own environment variables."""
 
     command: Sequence[str]
     ready: Callable[[], bool] = lambda: True
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 class ControlPlane:
@@ -114,7 +115,9 @@ class ControlPlane:
         """
         for _ in range(STARTS):
             launch = attempt()
-            process = Process(name, launch.command, self.directory / f"{name}.log", self._environment())
+            process = Process(
+                name, launch.command, self.directory / f"{name}.log", {**self._environment(), **launch.env}
+            )
             self._processes.append(process)
             try:
                 wait_for(f"{name} to be ready", launch.ready, seconds, [process])
@@ -135,7 +138,7 @@ class ControlPlane:
         self.end(next(process for process in self._processes if process.name == "kube-apiserver"))
         self._start_apiserver(*flags)
 
-    def wait_for(self, what: str, probe: Callable[[], T], seconds: float = 30) -> T:
+    def wait_for(self, what: str, probe: Callable[[], T], seconds: float = 60) -> T:
         """Return the first true value of `probe`; ClusterError after `seconds`, or when a program dies."""
         return wait_for(what, probe, seconds, self._processes)
 
@@ -416,6 +419,8 @@ def condition(item: Mapping[str, Any], kind: str) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only we can read: it holds a key or a token."""
-    path.touch(mode=0o600)
-    path.write_text(text)
+    """Write a file that only we can read, since it holds a key or a token; nobody sees a part of it."""
+    partial = path.with_name(f".{path.name}")
+    partial.touch(mode=0o600)
+    partial.write_text(text)
+    partial.replace(path)

@@ -49,14 +49,13 @@ def test_jobset_of_two_slices_runs_to_its_end(cluster: ControlPlane, namespace: 
     stored = create(cluster, path, {**body, "spec": {"replicatedJobs": [slices]}})
     assert stored["spec"]["network"]["enableDNSHostnames"] is True  # its mutating webhook was there
 
-    cluster.wait_for("four pods to run", lambda: phases(cluster, namespace) == ["Running"] * 4, 90)
+    cluster.wait_for("four pods to run", lambda: phases(cluster, namespace) == ["Running"] * 4)
     found = cluster.pods(namespace)
     assert len({pod["spec"]["nodeName"] for pod in found}) == 4
     pools = {(pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"], pod["spec"]["nodeName"][:-2]) for pod in found}
     assert len(pools) == 2
     cluster.complete(namespace)
-    completed = lambda: condition(cluster.get(f"{path}/train"), "Completed") == "True"  # noqa: E731
-    cluster.wait_for("the JobSet to complete", completed, 90)
+    cluster.wait_for("the JobSet to complete", lambda: condition(cluster.get(f"{path}/train"), "Completed"))
     assert phases(cluster, namespace) == ["Succeeded"] * 4
 
 
@@ -80,7 +79,7 @@ def test_leaderworkerset_makes_its_groups(cluster: ControlPlane, namespace: str)
     body = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "serve"}}
     create(cluster, path, {**body, "spec": {"replicas": 2, "leaderWorkerTemplate": template}})
 
-    cluster.wait_for("four pods to run", lambda: phases(cluster, namespace) == ["Running"] * 4, 90)
+    cluster.wait_for("four pods to run", lambda: phases(cluster, namespace) == ["Running"] * 4)
     worker = next(pod for pod in cluster.pods(namespace) if pod["metadata"]["name"] == "serve-0-1")
     variables = {variable["name"]: variable.get("value") for variable in worker["spec"]["containers"][0]["env"]}
     assert variables["TPU_WORKER_ID"] == "1"
@@ -97,9 +96,9 @@ def test_kueue_admits_a_job_within_its_quota(cluster: ControlPlane, namespace: s
         spec = {"suspend": True, "template": tpu_pod(V4_16, 4, restartPolicy="Never")}
         create(cluster, jobs, {**body, "spec": spec})
 
-    cluster.wait_for("one pod to run", lambda: phases(cluster, namespace) == ["Running"], 90)
+    cluster.wait_for("one pod to run", lambda: phases(cluster, namespace) == ["Running"])
     cluster.complete(namespace)
-    cluster.wait_for("the other to run", lambda: sorted(phases(cluster, namespace)) == ["Running", "Succeeded"], 90)
+    cluster.wait_for("the other to run", lambda: sorted(phases(cluster, namespace)) == ["Running", "Succeeded"])
     workloads = cluster.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads")["items"]
     usage = [w["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] for w in workloads]
     assert [u["google.com/tpu"] for u in usage] == ["4", "4"]
@@ -159,6 +158,33 @@ def test_kuberay_makes_a_cluster(cluster: ControlPlane, namespace: str) -> None:
     body = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray"}}
     create(cluster, path, {**body, "spec": {"headGroupSpec": head, "workerGroupSpecs": [group]}})
 
-    cluster.wait_for("a head and two workers to run", lambda: phases(cluster, namespace) == ["Running"] * 3, 90)
+    cluster.wait_for("a head and two workers to run", lambda: phases(cluster, namespace) == ["Running"] * 3)
     workers = cluster.pods(namespace, "ray.io/node-type=worker")
     assert len({pod["spec"]["nodeName"] for pod in workers}) == 2
+
+
+@pytest.mark.usefixtures("nodes", "training_operator")
+def test_training_operator_makes_a_pytorchjob(cluster: ControlPlane, namespace: str) -> None:
+    """A PyTorchJob gets its master and its workers, which find each other by environment variables."""
+    replicas = {
+        "Master": {"replicas": 1, "template": cpu_pod("pytorch")},
+        "Worker": {"replicas": 2, "template": cpu_pod("pytorch")},
+    }
+    path = f"/apis/kubeflow.org/v1/namespaces/{namespace}/pytorchjobs"
+    body = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "train"}}
+    create(cluster, path, {**body, "spec": {"pytorchReplicaSpecs": replicas}})
+    cluster.wait_for("master and workers to run", lambda: phases(cluster, namespace) == ["Running"] * 3)
+    worker = cluster.pods(namespace, "training.kubeflow.org/replica-type=worker")[0]
+    variables = {variable["name"]: variable.get("value") for variable in worker["spec"]["containers"][0]["env"]}
+    assert variables["MASTER_ADDR"] == "train-master-0"
+
+
+@pytest.mark.usefixtures("training_operator")
+def test_pytorchjob_is_refused_by_its_own_webhook(cluster: ControlPlane, namespace: str) -> None:
+    """The training operator's validating webhook is called through its Service."""
+    replicas = {"Master": {"replicas": 2, "template": cpu_pod("pytorch")}}
+    body = {"metadata": {"name": "wrong"}, "spec": {"pytorchReplicaSpecs": replicas}}
+    path = f"/apis/kubeflow.org/v1/namespaces/{namespace}/pytorchjobs"
+    answer = cluster.request("POST", path, {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", **body})
+    assert answer.status == 403
+    assert "validator.pytorchjob" in answer.body["message"]
