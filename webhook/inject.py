@@ -175,7 +175,9 @@ def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Inject
         fresh = inject(workload, obj, setting)
     except Denied as denied:
         return refused(denied)
-    edits = as_was(fresh.edits, old)
+    if not fresh.types:
+        return fresh
+    edits = as_was((*fresh.edits, *workload.defaults(obj)), old)
     warning = _lost(fresh.edits, old)
     return Injection(tuple(edits), (*fresh.warnings, *warning), fresh.types)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from webhook.annotations import PLACEMENT
 from webhook.catalogue import TOPOLOGY_LABEL
+from webhook.generation import listed
 from webhook.devices import asked_amounts
 from webhook.messages import Denied, Warn, quoted
 from webhook.patch import Append, Edit, Put
@@ -40,23 +41,24 @@ def _allowed(name: str, resolution: Resolution) -> Placement:
     found = site.placements.get(name)
     if found is None or name not in usable:
         code = "unknown-placement" if found is None else "namespace-not-allowed"
-        valid = ", ".join(usable) or "none is defined for this namespace"
+        valid = listed(usable) or "none is defined for this namespace"
         raise Denied(code, value=name, namespace=quoted(namespace), valid=valid)
     return found
 
 
 def _node_selector(place: Place, resolution: Resolution, chosen: Iterable[tuple[str, Placement]]) -> Iterator[Edit]:
-    have = {key: value for key, value in (place.spec.nodeSelector or {}).items() if value is not None}
-    needed = _needed(place, resolution)
+    have = {label: value for label, value in (place.spec.nodeSelector or {}).items() if value is not None}
+    needed = {label: ("the type", values) for label, values in _needed(place, resolution).items()}
     for name, found in chosen:
         for label, value in found.node_selector.items():
-            if have.setdefault(label, value) != value:
+            if have.get(label, value) != value:
                 where, source = f"nodeSelector {label}", f"{PLACEMENT} {quoted(name)}"
                 raise Denied("selector-conflict", where=where, value=have[label], source=source, want=quoted(value))
-            if label in needed and value not in needed[label]:
-                want = " or ".join(map(quoted, needed[label]))
-                raise Denied("placement-conflict", value=name, label=label, sets=quoted(value), want=want)
-            if label not in (place.spec.nodeSelector or {}):
+            who, values = needed.setdefault(label, (f"placement {quoted(name)}", (value,)))
+            if value not in values:
+                want = " or ".join(map(quoted, values))
+                raise Denied("placement-conflict", value=name, label=label, sets=quoted(value), who=who, want=want)
+            if label not in have:
                 yield Put(place.at("spec", "nodeSelector", label), value)
 
 

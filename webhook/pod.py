@@ -129,6 +129,7 @@ class PodSpec(View, frozen=True, gc=False):
     affinity: Affinity | None = None
     volumes: list[Volume | None] | None = None
     schedulerName: str | None = None
+    restartPolicy: str | None = None
     hostNetwork: bool | None = None
     dnsPolicy: str | None = None
     nodeName: str | None = None

@@ -14,8 +14,9 @@ from webhook.kinds.job import JobSpec, hosts_hint, indexed_edits, min_member
 from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
 from webhook.messages import Denied, quoted
 from webhook.mutators import JOBSET_NAME
-from webhook.patch import Edit, Put
-from webhook.pod import NO_METADATA, Metadata, View, annotations_of
+from webhook.patch import Edit, Path, Put
+from webhook.pod import NO_METADATA, Metadata, Template, View, annotations_of
+from webhook.pod import NO_SPEC as NO_POD_SPEC
 from webhook.resolution import Place, Slices, Worker, own_topology
 from webhook.slices import annotation
 
@@ -274,6 +275,20 @@ def _placement_chosen(jobset: JobSet, own: Metadata | None, place: Place) -> boo
     return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))
 
 
+def defaults(jobset: JobSet) -> Iterator[Edit]:
+    """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.
+
+    Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
+    """
+    for index, job in enumerate(replicated_jobs(jobset)):
+        path: Path = ("spec", "replicatedJobs", index, "template", "spec")
+        spec = (job.template or NO_TEMPLATE).spec or JobSpec()
+        if spec.completionMode is None:
+            yield Put((*path, "completionMode"), "Indexed")
+        if ((spec.template or Template()).spec or NO_POD_SPEC).restartPolicy is None:
+            yield Put((*path, "template", "spec", "restartPolicy"), "OnFailure")
+
+
 JOBSET = Workload(
     group="jobset.x-k8s.io",
     kind="JobSet",
@@ -283,5 +298,6 @@ JOBSET = Workload(
     places=places,
     facts=facts,
     findings=findings,
+    defaults=defaults,
     reapply="immutable",
 )

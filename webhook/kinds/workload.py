@@ -47,6 +47,10 @@ def _never(_obj: Any) -> str | None:
     return None
 
 
+def _no_defaults(_obj: Any) -> Iterable[Edit]:
+    return ()
+
+
 def _as_it_is(obj: Any) -> Any:
     return obj
 
@@ -59,6 +63,8 @@ class Workload(msgspec.Struct, frozen=True):
     * `facts`: the targets with what only the whole object knows (slices, worker names); may deny.
     * `findings`: edits and warnings outside the templates.
     * `unfilled`: the object without what injection writes, for kinds whose templates can change.
+    * `defaults`: what the kind's own webhook fills in on CREATE alone, where it is missing; on UPDATE of an immutable
+      kind the stored values are put back, since a second apply loses them with its lists.
     * `hints`: places outside the templates whose value also says which form of a type is meant.
     """
 
@@ -75,6 +81,7 @@ class Workload(msgspec.Struct, frozen=True):
     reapply: str = ""  # on UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type
     unfilled: Callable[[Any], Any] = _as_it_is
     hints: tuple[Path, ...] = ()
+    defaults: Callable[[Any], Iterable[Edit]] = _no_defaults
 
     @property
     def name(self) -> str:

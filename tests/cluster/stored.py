@@ -1,0 +1,34 @@
+"""Whether a stored object is what was sent, API defaults apart."""
+
+from typing import Any
+
+from webhook.quantity import parse
+
+GROWING = ("tolerations", "volumes", "volumeMounts")
+"""Lists to which the API server adds its own: default tolerations, the service account's token."""
+
+
+def missing(expected: Any, stored: Any, path: str = "") -> list[str]:
+    """Paths of `expected` that `stored` does not have with the same value; more in `stored` is the API's."""
+    if expected in (None, "") or path.rpartition("/")[2] in ("futureField", "newThing", "x", "managedFields"):
+        return []  # null and "" are nothing, and a field that this API server does not know is dropped by it
+    if isinstance(expected, dict):
+        found = stored if isinstance(stored, dict) else {}
+        return [p for key, value in expected.items() for p in missing(value, found.get(key), f"{path}/{key}")]
+    if isinstance(expected, list):
+        return _list(expected, stored if isinstance(stored, list) else [], path)
+    return [] if same(expected, stored) else [f"{path}: {expected!r}, stored {stored!r}"]
+
+
+def _list(expected: list[Any], stored: list[Any], path: str) -> list[str]:
+    if path.endswith(GROWING):
+        return [f"{path}: lost {e!r}" for e in expected if not any(missing(e, s, "") == [] for s in stored)]
+    if len(expected) != len(stored):
+        return [f"{path}: {len(expected)} items, stored {len(stored)}"]
+    pairs = enumerate(zip(expected, stored, strict=True))
+    return [p for index, (e, s) in pairs for p in missing(e, s, f"{path}/{index}")]
+
+
+def same(expected: Any, stored: Any) -> bool:
+    """Equal, or the same quantity in another spelling."""
+    return bool(expected == stored or (parse(expected) is not None and parse(expected) == parse(stored)))
