@@ -53,6 +53,9 @@ class Recorder:
     def error(self, event: str, **fields: Any) -> None:
         self.lines.append({"level": "error", "message": event, **fields})
 
+    def is_enabled_for(self, _level: int) -> bool:
+        return True
+
 
 def trust(ca: bytes, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
     """A context that trusts one authority."""

@@ -238,10 +238,22 @@ def test_a_slow_body(impatient: Addresses) -> None:
         thread.join()
 
 
+def test_a_review_that_nobody_awaits_any_more(replica: Addresses) -> None:
+    """One whose last byte comes after its timeout is not worked on; its connection stays of use."""
+    request = post(path="/mutate?timeout=100ms")
+    with connect(replica) as connection:
+        connection.sendall(request[:-10])
+        time.sleep(0.3)
+        connection.sendall(request[-10:])
+        assert answer(connection)[0] == 504
+        connection.sendall(post())
+        assert answer(connection)[0] == 200
+
+
 def test_a_refused_body_that_never_ends(impatient: Addresses) -> None:
     """Its answer is there, and the rest of it is not waited for."""
     with connect(impatient) as connection:
-        connection.sendall(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        connection.sendall(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nhalf")
         rest = closed(connection)
         assert rest.startswith(b"HTTP/1.1 415 ")
         assert rest.count(b"HTTP/1.1 ") == 1

@@ -6,9 +6,10 @@ was decided; it decides nothing and knows nothing of TLS, files or signals.
 """
 
 import asyncio
+import logging
 import re
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
@@ -63,19 +64,20 @@ class Webhook:
         self._admit = admit
         self._metrics = metrics
         self._log = log
+        self._verbose = log.is_enabled_for(logging.DEBUG)
         self._max_bodies = max_bodies
         self._bodies = 0  # half read
         self._held = 0  # bytes of them
         self._others: Asgi | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         if scope["path"] == "/mutate":
-            await self._mutate(scope, receive, send)
-        else:
-            await self._other(scope, receive, send)
+            return self._mutate(scope, receive, send)
+        return self._other(scope, receive, send)
 
     async def _mutate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = perf_counter()
+        # A server that waits for the whole of a request before it calls us says since when.
+        started = scope.get("arrived") or perf_counter()
         metrics = self._metrics
         metrics.in_flight += 1
         try:
@@ -134,7 +136,7 @@ class Webhook:
             self._log.info("denied", **_facts(answer), denial=answer.detail)
         elif answer.outcome == "bad-review":
             self._log.info("not a review", **_facts(answer), problem=answer.detail)
-        else:
+        elif self._verbose:  # or the facts of each review would be gathered for nobody
             self._log.debug(answer.outcome, **_facts(answer))
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -152,14 +152,22 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.begin()
+
+    def begin(self) -> None:
+        """A request's first byte is there."""
         self.since = self.shared.now
         self.reading = self.in_head = True
         self.taken = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come this way too; nobody reads them, and they must not become headers.
-        if self.in_head:
-            super().on_header(name, value)
+        if not self.in_head:
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self.in_head = False

@@ -2,10 +2,10 @@
 
 import logging
 import sys
+from types import ModuleType
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
-import structlog
 
 
 class Log(Protocol):
@@ -15,10 +15,12 @@ class Log(Protocol):
     def info(self, event: str, **fields: Any) -> Any: ...
     def warning(self, event: str, **fields: Any) -> Any: ...
     def error(self, event: str, **fields: Any) -> Any: ...
+    def is_enabled_for(self, level: int) -> bool: ...
 
 
 def configure(level: str, stream: BinaryIO | None = None) -> Log:
     """The process's logger from `level` ("debug", "info", ...) upwards; libraries' records go there too."""
+    structlog = _structlog()
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -31,9 +33,21 @@ def configure(level: str, stream: BinaryIO | None = None) -> Log:
         logger_factory=structlog.BytesLoggerFactory(stream or sys.stderr.buffer),
         cache_logger_on_first_use=False,
     )
-    log: Log = structlog.get_logger()
+    log: Log = structlog.get_logger().bind()  # bound once: the proxy would do so again for each line
     _adopt_libraries(log, number)
     return log
+
+
+def _structlog() -> ModuleType:
+    """structlog, without rich: it would import that for coloured tracebacks, which are not JSON, and the
+    import is most of the time between our start and the first answer."""
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    try:
+        import structlog
+    finally:
+        if sys.modules["rich"] is None:
+            del sys.modules["rich"]
+    return structlog
 
 
 def _encode(event: dict[str, Any], **_: Any) -> bytes:

@@ -24,6 +24,11 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
+def prepare() -> None:
+    """Import now, in a thread, what the first scrape would hold everything up for."""
+    import prometheus_client  # noqa: F401
+
+
 class Metrics:
     """Every count and every last-known value of one replica."""
 

@@ -22,11 +22,12 @@ import uvloop
 from webhook import __version__, config
 from webhook.admission import Answer, admit
 from webhook.app import Asgi, Webhook
-from webhook.connection import Connection, Connections, Limits
+from webhook.connection import Connections, Limits
+from webhook.direct import Direct
 from webhook.document import BadConfig
 from webhook.health import Health, Operations
 from webhook.log import Log, configure
-from webhook.metrics import Metrics
+from webhook.metrics import Metrics, prepare
 from webhook.settings import BadSetting, Settings
 from webhook.site import Site
 from webhook.tls import Certificate, Pem, build
@@ -99,8 +100,13 @@ class Replica:
             lambda body: decide(body, site.site), self._metrics, log, max_bodies=settings.max_bodies
         )
 
-    async def run(self, stop: Stop, started: Callable[[Addresses], None] = lambda _: None) -> int:
-        """Serve until told to stop. 0 when every call was answered, 1 when some had to be cut off."""
+    async def run(
+        self, stop: Stop, started: Callable[[Addresses], None] = lambda _: None, *, alone: bool = False
+    ) -> int:
+        """Serve until told to stop; `alone` when this process is for nothing else.
+
+        0 when every call was answered, 1 when some had to be cut off.
+        """
         probes = await self._listen_for_probes()
         watchers = [asyncio.create_task(self._watch())]
         try:
@@ -111,6 +117,11 @@ class Replica:
             addresses = Addresses(_port(https), _port(probes), ca)
             self._log.info("serving", version=__version__, port=addresses.port, metrics_port=addresses.metrics_port)
             started(addresses)
+            await asyncio.to_thread(prepare)
+            if alone:
+                # What start-up made lives for ever: the collector need not look at it again.
+                gc.collect()
+                gc.freeze()
             await stop.asked.wait()
             return await self._leave(https, stop)
         finally:
@@ -141,7 +152,7 @@ class Replica:
                 "ssl_shutdown_timeout": self._limits.farewell,
             }
         return await loop.create_server(
-            lambda: Connection(http, connections, loop),
+            lambda: Direct(http, connections, loop),
             host=self._settings.host or None,
             port=port,
             backlog=BACKLOG,
@@ -255,19 +266,13 @@ async def _with_signals(replica: Replica) -> int:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.in_order)
     loop.add_signal_handler(signal.SIGINT, stop.without_lame_duck)
-    return await replica.run(stop, _settle)
-
-
-def _settle(_addresses: Addresses) -> None:
-    """What start-up made lives for ever: the collector need not look at it again."""
-    gc.collect()
-    gc.freeze()
+    return await replica.run(stop, alone=True)
 
 
 def _http(app: Asgi, limits: Limits) -> uvicorn.Config:
     http = uvicorn.Config(
         app,
-        http=Connection,
+        http=Direct,
         ws="none",
         lifespan="off",
         interface="asgi3",
