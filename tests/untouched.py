@@ -45,10 +45,16 @@ _GROWING = frozenset(
 def strangers(before: Any, after: Any, stored: Any = None) -> list[str]:
     """Paths that differ and are not ours to change. Lists of named things are compared item by item.
 
-    `stored`: on an update, the object as it was; what it had and the new one still has may have been ours.
+    `stored`: on an update, the object as it was. What it had and the new one still has may have been ours, and what
+    it had may be put back.
     """
     changed = [path for path in _changes(before, after, "") if not any(p.fullmatch(path) for p in OWNED)]
-    return [path for path in changed if _at(stored, path) is None or _at(stored, path) != _at(before, path)]
+    return [path for path in changed if _at(stored, path) is None or not _was_stored(path, before, after, stored)]
+
+
+def _was_stored(path: str, before: Any, after: Any, stored: Any) -> bool:
+    """Whether the place was put back to its stored value, or held the stored value, which is ours to take away."""
+    return _at(stored, path) in (_at(before, path), _at(after, path))
 
 
 def _at(value: Any, path: str) -> Any:
