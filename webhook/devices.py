@@ -130,7 +130,7 @@ def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Hold
     found = tuple(_holder(p, wanted or asked(p[0], p[2], accelerator.resource) or 1, accelerator) for p in picked)
     total = sum(h.devices for h in found)
     if accelerator.most is not None and total > accelerator.most:
-        where = f"{COUNT}" if ask.count else f"{len(found)} container(s)" if len(found) > 1 else "the container"
+        where = f"{COUNT}" if ask.count else f"{len(found)} containers" if len(found) > 1 else "the container"
         raise Denied(
             "too-many-devices",
             where=where,

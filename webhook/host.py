@@ -80,7 +80,8 @@ def give(place: Place, gifts: Sequence[Gift]) -> Iterator[Edit | Warn]:
 
     Warnings about mounts come with the mounts: Pods whose workload was injected have them, and stay silent.
     """
-    taken = {v.name: v.hostPath and v.hostPath.path for v in place.spec.volumes or () if v is not None and v.name}
+    present = [v for v in place.spec.volumes or () if v is not None]
+    taken = {v.name: v.hostPath.path if v.hostPath else None for v in present if v.name}
     mounted = False
     for holder, profiles, first in _numbered(gifts):
         privileged = _privileged(holder.container, profiles)

@@ -53,8 +53,8 @@ DENIALS: dict[str, str] = {
     "selector-conflict": "{where}: {value} conflicts with {source}, which needs {want}\nvalid: {want}, or leave it out",
     "namespace-not-allowed": "accel.io/placement: {value} is not allowed in namespace {namespace}\nvalid here: {valid}",
     "unknown-placement": "accel.io/placement: {value} is not defined\nvalid here: {valid}",
-    "placement-conflict": "accel.io/placement: {value} sets nodeSelector {label} to {sets}, but the type needs {want}\n"
-    "choose another placement, or another type",
+    "placement-conflict": "accel.io/placement: {value} sets nodeSelector {label} to {sets}, but {who} needs {want}\n"
+    "choose another placement",
     # schedulers
     "scheduler-not-allowed": "accel.io/scheduler: {value} is not allowed\nvalid: {valid}",
     # workloads
@@ -111,17 +111,23 @@ WARNINGS: dict[str, str] = {
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
     "never-injected": "created without injection, which cannot be added now; delete and recreate",
     "update-not-understood": "left as it was: {why}",
-    "neuron-part": "{count} Neuron devices need the Neuron scheduler extension to be contiguous",
+    "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
+    "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
 }
 """code -> one sentence, without the prefix. User text goes in through `shown`."""
 
-FORBIDDEN = frozenset({"namespace-not-allowed", "scheduler-not-allowed", "placement-not-allowed", "mode-not-allowed"})
+FORBIDDEN = frozenset({"namespace-not-allowed", "scheduler-not-allowed", "mode-not-allowed"})
 """Denials that are an admin's policy (403 Forbidden), not a mistake in the object (422 Invalid)."""
+
+
+def printable(value: object) -> str:
+    """Text that cannot break a line, a log or a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(value))
 
 
 def quoted(value: object) -> str:
     """A user's text made safe for one line: printable, at most `LONGEST_VALUE` characters, in double quotes."""
-    text = "".join(c if c.isprintable() else "?" for c in str(value))
+    text = printable(value)
     return f'"{text[:LONGEST_VALUE]}…"' if len(text) > LONGEST_VALUE else f'"{text}"'
 
 
@@ -134,21 +140,21 @@ class Warn(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """One line, prefixed, at most `LONGEST_WARNING` characters."""
         sentence = "accel.io: " + WARNINGS[self.code].format(**self.facts)
-        line = "".join(c if c.isprintable() else "?" for c in sentence)
+        line = printable(sentence)
         return line if len(line) <= LONGEST_WARNING else line[: LONGEST_WARNING - 1] + "…"
 
 
 class Denied(Exception):
     """The object cannot be admitted as it is written; `message` says why and what would be valid.
 
-    `value` is quoted here; every other fact is put into the sentence as it is, so callers pass only their own
-    text there, or `quoted(...)`.
+    `value` is quoted here; the other facts are made printable, and callers cut those that are the user's own text.
     """
 
     def __init__(self, code: str, *, value: object = "", **facts: object) -> None:
         self.code = code
         self.reason = "Forbidden" if code in FORBIDDEN else "Invalid"
-        sentence = DENIALS[code].format(value=quoted(value), **facts)
+        shown = {name: printable(fact) for name, fact in facts.items()}
+        sentence = DENIALS[code].format(value=quoted(value), **shown)
         self.message = f"{sentence}\nsee {DOCUMENTED}#{code}"
         super().__init__(self.message)
 

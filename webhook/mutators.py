@@ -92,6 +92,9 @@ def placeholders(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
 def node_selector(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
     """The labels of the nodes that have the accelerator; several acceptable values become a node affinity."""
     have = place.spec.nodeSelector or {}
+    if not resolution.accelerator.pinned and not place.owned_scheduling:
+        facts = {"type": resolution.accelerator.name, "platform": resolution.site.config.platform}
+        yield Warn("not-pinned", {**facts, "resource": resolution.accelerator.resource})
     for label, values in resolution.accelerator.selector:
         if label == TPU_TOPOLOGY and own_topology(place):
             continue

@@ -38,7 +38,7 @@ def _allowed(name: str, resolution: Resolution) -> Placement:
     """The set of that name, if the namespace may use it; a name is only ever looked up, never a pattern or path."""
     site, namespace = resolution.site, resolution.namespace
     usable = site.placement_names(namespace)
-    found = site.placements.get(name)
+    found = site.config.placements.get(name)
     if found is None or name not in usable:
         code = "unknown-placement" if found is None else "namespace-not-allowed"
         valid = listed(usable) or "none is defined for this namespace"
