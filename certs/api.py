@@ -6,6 +6,8 @@ those newer than we are. This file must not know what a Secret or a webhook conf
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,10 @@ MANAGER = "accel-certs"  # as whom the API server notes our writes in managedFie
 TIMEOUT_SECONDS = 10.0
 WATCH_SECONDS = 240  # the API server ends the watch itself; a connection that died silently is noticed a little later
 
+CLOCK_TOLERANCE = timedelta(minutes=1)
+
 Object = dict[str, Any]
+Clock = Callable[[], datetime]
 
 
 class ApiError(Exception):
@@ -50,7 +55,11 @@ class NoCredentials(Exception):
 class Api:
     """One way to one API server. Safe to use from several threads."""
 
-    def __init__(self, configuration: Any) -> None:
+    clock_ahead = timedelta(0)
+    """By how much our clock is ahead of the API server's, by its last answer; zero within a minute."""
+
+    def __init__(self, configuration: Any, clock: Clock) -> None:
+        self._clock = clock
         configuration.retries = False  # the caller decides when to try again
         configuration.connection_pool_maxsize = 4
         self._client = client.ApiClient(configuration)
@@ -103,10 +112,18 @@ class Api:
         except (ApiException, ConfigException, urllib3.exceptions.HTTPError, OSError) as error:
             reason = " ".join(str(getattr(error, "reason", None) or error).split())
             raise Unreachable(0, f"{method} {path}: {reason}") from None
+        self._compare_clocks(response)
         if response.status >= 400:
             raise _refused(method, path, response)
         checked: urllib3.HTTPResponse = response
         return checked
+
+    def _compare_clocks(self, response: urllib3.HTTPResponse) -> None:
+        try:
+            ahead = self._clock() - parsedate_to_datetime(response.headers.get("Date", ""))
+        except (ValueError, TypeError):
+            return  # no date, or one without a zone: nothing to learn
+        self.clock_ahead = ahead if ahead > CLOCK_TOLERANCE else timedelta(0)
 
     def _decoded(self, response: urllib3.HTTPResponse) -> Object:
         try:
@@ -116,7 +133,12 @@ class Api:
         return answer
 
 
-def connect(kubeconfig: str | None = None, service_account: str = SERVICE_ACCOUNT_DIR) -> Api:
+def now() -> datetime:
+    """The machine's clock, in UTC."""
+    return datetime.now(UTC)
+
+
+def connect(kubeconfig: str | None = None, service_account: str = SERVICE_ACCOUNT_DIR, clock: Clock = now) -> Api:
     """With that kubeconfig ("": the user's usual one), or as the pod's service account, whose token is re-read.
 
     Raises NoCredentials.
@@ -131,7 +153,7 @@ def connect(kubeconfig: str | None = None, service_account: str = SERVICE_ACCOUN
         account = f"the pod's service account in {service_account}"
         tried = account if kubeconfig is None else f"kubeconfig {kubeconfig or 'of KUBECONFIG or ~/.kube/config'}"
         raise NoCredentials(f"{tried}: {error}") from None
-    return Api(configuration)
+    return Api(configuration, clock)
 
 
 def _as_service_account(configuration: Any, folder: Path) -> None:

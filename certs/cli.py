@@ -29,6 +29,7 @@ certs_app = typer.Typer(
     name="certs",
     help="The webhook's certificates: keep them fresh in a cluster, make them offline, look at them.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}

@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
@@ -22,6 +22,7 @@ class Metrics:
         self._bundle = gauge("accel_certs_cabundle_match", "1 where every webhook entry trusts our certificate.")
         self._rotating = gauge("accel_certs_rotating", "1 while a new authority waits to sign.")
         self._rotations = gauge("accel_certs_rotations", "Authorities replaced so far, by all replicas together.")
+        self._clock = gauge("accel_certs_clock_ahead_seconds", "Our clock before the API server's; 0 below 60.")
         self.steps = Counter(
             "accel_certs_steps", "What this replica did, by action.", ["action"], registry=self.registry
         )
@@ -31,8 +32,9 @@ class Metrics:
         for kind in ("conflict", "unreachable", "refused", "file"):
             self.failures.labels(kind)
 
-    def show(self, state: State) -> None:
+    def show(self, state: State, clock_ahead: timedelta) -> None:
         """Take over what the state says."""
+        self._clock.set(clock_ahead.total_seconds())
         self._leaf.set(_unix(state.leafNotAfter))
         self._authority.set(_unix(state.authorityNotAfter))
         self._bundle.set(state.ready)

@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from certs import authority, directory, rotation, state
-from certs.api import ApiError, Conflict, Unreachable
+from certs.api import ApiError, Clock, Conflict, Unreachable, now
 from certs.metrics import Metrics
 from certs.rotation import DropOld, IssueLeaf, Keep, NewAuthority, Policy, Promote, PublishBundle, View
 from certs.state import State
@@ -23,6 +23,13 @@ from certs.store import Reading, Store
 # Somebody who fights us over caBundle must not turn the loop into a storm.
 PAUSE = timedelta(milliseconds=100)
 BACKOFF_FIRST, BACKOFF_MOST = timedelta(milliseconds=250), timedelta(seconds=30)
+SAID = {
+    NewAuthority: "authority made",
+    PublishBundle: "caBundle written",
+    IssueLeaf: "leaf issued",
+    Promote: "upcoming authority signs now",
+    DropOld: "old authorities dropped",
+}
 STEPS_AT_ONCE = 20  # a pass needs six at most; more means that somebody undoes what we do
 
 
@@ -36,7 +43,7 @@ class Loop:
     poll: timedelta
     log: Any
     metrics: Metrics = field(default_factory=Metrics)
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    clock: Clock = now
     _view: View | None = None
     _reading: Reading | None = None
     _written: dict[str, bytes] = field(default_factory=dict)
@@ -67,12 +74,19 @@ class Loop:
             self._publish("")
         except (ApiError, OSError) as error:
             return self._failed(error)
-        return min(max(until - self.clock(), timedelta(0)), self.poll)
+        return min(max(until - self._now(), timedelta(0)), self.poll)
+
+    def _now(self) -> datetime:
+        """Our clock, but never ahead of the API server's: it is the API server that judges what we issue.
+
+        One replica whose clock runs days ahead would otherwise hand an authority to all that is not valid yet.
+        """
+        return self.clock() - self.store.clock_ahead
 
     def _steps(self) -> datetime:
         for _ in range(STEPS_AT_ONCE):
             view = self._look()
-            action = rotation.decide(view, self.clock(), self.policy)
+            action = rotation.decide(view, self._now(), self.policy)
             if isinstance(action, Keep):
                 return action.until
             self._do(action, view)
@@ -87,7 +101,7 @@ class Loop:
             self._alone()
             raise
         fresh = View(self._reading.keyring, self._reading.entries, leaf)
-        self._view = replace(fresh, settled=rotation.settled(self._view, fresh, self.clock()))
+        self._view = replace(fresh, settled=rotation.settled(self._view, fresh, self._now()))
         return self._view
 
     def _alone(self) -> None:
@@ -95,7 +109,7 @@ class Loop:
         if self._view is None:
             return
         self._view = replace(self._view, settled=None)
-        action = rotation.decide(self._view, self.clock(), self.policy)
+        action = rotation.decide(self._view, self._now(), self.policy)
         if isinstance(action, IssueLeaf):
             self._do(action, self._view)
 
@@ -103,16 +117,16 @@ class Loop:
         """Take one step. Raises ApiError or OSError."""
         match action:
             case IssueLeaf(issuer):
-                leaf = authority.issue(issuer, self.policy.names, self.clock(), self.policy.leaf_lifetime)
+                leaf = authority.issue(issuer, self.policy.names, self._now(), self.policy.leaf_lifetime)
                 self._view = replace(view, leaf=leaf)
                 self._publish("")
             case PublishBundle(bundle):
                 self.store.write_bundle(self._known(), bundle)
             case NewAuthority() | Promote() | DropOld():
-                ring = rotation.changed(view.keyring, action, self.clock(), self.policy)
+                ring = rotation.changed(view.keyring, action, self._now(), self.policy)
                 self.store.write_keyring(self._known(), ring)
         self.metrics.steps.labels(type(action).__name__).inc()
-        self.log.info(type(action).__name__, **_facts(action, self._view or view))
+        self.log.info(SAID[type(action)], **_facts(action, self._view or view))
 
     def _known(self) -> Reading:
         if self._reading is None:
@@ -124,9 +138,9 @@ class Loop:
         if self._view is None:
             self._wait_for_a_look(problem)
             return
-        now = state.describe(self._view, self.clock(), problem)
-        self.metrics.show(now)
-        files = {directory.STATE: state.to_json(now), directory.BUNDLE: self._view.keyring.bundle()}
+        said = state.describe(self._view, self._now(), problem)
+        self.metrics.show(said, self.store.clock_ahead)
+        files = {directory.STATE: state.to_json(said), directory.BUNDLE: self._view.keyring.bundle()}
         if self._view.leaf:
             files |= {directory.CERTIFICATE: self._view.leaf.certificate, directory.KEY: self._view.leaf.key}
         self._write(files)
@@ -195,4 +209,6 @@ def _facts(action: object, view: View) -> dict[str, object]:
             return {"adopted": [authority.name_of(ca) for ca in adopted]}
         case DropOld(certificates):
             return {"authorities": [authority.name_of(ca) for ca in certificates]}
+        case Promote() if view.keyring.upcoming:
+            return {"authority": authority.name_of(view.keyring.upcoming.certificate)}
     return {}

@@ -8,6 +8,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from certs import keyring
 from certs.api import Api, ApiError, Conflict, NotFound, Object
@@ -35,6 +36,11 @@ class Store:
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._secret = secret
         self._configuration = configuration
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        """By how much our clock is ahead of the API server's; zero within a minute."""
+        return self._api.clock_ahead
 
     def read(self) -> Reading:
         """Read both. Raises ApiError; a configuration that is not there (yet) is one without entries.

@@ -76,7 +76,7 @@ def test_an_unwritable_directory_keeps_its_content(tmp_path: Path) -> None:
 
 
 def test_readers_never_see_halves(tmp_path: Path) -> None:
-    """While the content is swapped 300 times, a reader that resolves ..data finds a matching pair each time."""
+    """While the content is swapped 100 times, a reader that resolves ..data finds a matching pair each time."""
     pairs = [leaf() for _ in range(5)]
     directory.write(tmp_path, files(pairs[0]))
     ended = threading.Event()
@@ -88,12 +88,12 @@ def test_readers_never_see_halves(tmp_path: Path) -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    for number in range(300):
+    for number in range(100):
         directory.write(tmp_path, files(pairs[number % 5]))
     ended.set()
     reader.join()
 
-    print(f"{len(seen)} reads during 300 swaps")
+    print(f"{len(seen)} reads during 100 swaps")
     assert len(set(seen)) > 1
     assert set(seen) <= set(pairs)
 

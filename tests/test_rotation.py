@@ -1,5 +1,7 @@
 """When certificates are renewed: the decision as a table, and ten years of it with several replicas."""
 
+import random
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -357,6 +359,12 @@ class Replica:
 split = lru_cache(authority.split)
 
 
+def trusts(world: World, leaf: KeyPair) -> bool:
+    """Whether every entry holds the leaf's authority."""
+    bundles = (split(bundle) for bundle in world.entries.values())
+    return all(any(authority.issued_by(leaf.certificate, ca) for ca in bundle) for bundle in bundles)
+
+
 def assert_answers(world: World, replica: Replica, now: datetime, *, deep: bool) -> None:
     """Whoever trusts any one entry accepts the replica's leaf, by clocks five minutes apart too."""
     assert replica.leaf is not None
@@ -411,3 +419,51 @@ def test_ten_years(replicas: list[Replica]) -> None:
     print(f"{samples} samples, {leaves} leaves, {world.ring.rotations} CA rotations, {races} races lost")
     assert world.ring.rotations == 14, "an authority every 243 days and a little"
     assert len(authority.split(world.ring.bundle())) <= 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_interleaving(seed: int) -> None:
+    """Replicas look, act late on what they saw, and start anew, in random order: each that is ready is accepted.
+
+    By an API server that is up to date, and by one that learns of a changed caBundle 90 s later.
+    """
+    chance = random.Random(seed)
+    policy = Policy(NAMES, leaf_lifetime=HOUR, ca_lifetime=8 * HOUR, overlap=2 * MINUTE)
+    world = World()
+    replicas = [Replica(skew) for skew in (0 * MINUTE, 5 * MINUTE, -5 * MINUTE)]
+    ready: set[int] = set()
+    history = deque([(NOW, world.entries)])
+    now, samples, restarts = NOW, 0, 0
+    for _ in range(20_000):
+        now += timedelta(seconds=chance.uniform(0, 10))
+        number = chance.randrange(3)
+        replica = replicas[number]
+        match chance.choices(("look", "act", "new container", "new pod", "wish"), (50, 50, 0.3, 0.2, 0.02))[0]:
+            case "look":
+                replica.look(world, now)
+            case "act" if replica.seen:
+                replica.act(world, now, policy)
+                replica.seen = None if chance.random() < 0.5 else replace(replica.seen, leaf=replica.leaf)
+            case "new container":
+                replica.seen = None  # the directory keeps the leaf
+                restarts += 1
+            case "new pod":
+                replica.seen = replica.leaf = None
+                ready.discard(number)
+                restarts += 1
+            case "wish":
+                world.ring = replace(world.ring, wanted="now")
+                world.ring_version += 1
+        history.append((now, world.entries))
+        while len(history) > 1 and history[1][0] <= now - timedelta(seconds=90):
+            history.popleft()
+        verifiers = (world, World(entries=history[0][1]))
+        for other, candidate in enumerate(replicas):
+            if candidate.leaf and all(trusts(verifier, candidate.leaf) for verifier in verifiers):
+                ready.add(other)
+        for other in ready:
+            samples += 1
+            for verifier in verifiers:
+                assert_answers(verifier, replicas[other], now, deep=False)
+    print(f"{samples} samples, {restarts} restarts, {world.ring.rotations} rotations, {world.conflicts} races lost")
+    assert world.ring.rotations > 5

@@ -17,15 +17,18 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
-from certs import authority, directory
+from certs import authority, directory, keyring
 from certs.api import Conflict, connect
 from certs.keyring import Keyring
+from certs.rotation import Policy
+from certs.run import Loop
 from certs.store import Store
 
 from .controlplane import ControlPlane, expect
@@ -34,7 +37,7 @@ from .process import Process, free_port, wait_for
 MWC = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ENTRIES = ("pods.accel.io", "jobset.workloads.accel.io")
-ACCEL = [sys.executable, "-c", "from certs.cli import certs_app; certs_app()"]
+ACCEL = [str(Path(sys.executable).with_name("accel")), "certs"]
 
 
 @dataclass
@@ -307,6 +310,28 @@ def test_the_secret_keeps_what_is_not_ours(release: Release) -> None:
     assert secret["metadata"]["labels"] == {"a": "b"}
     assert secret["metadata"]["annotations"] == {"c": "d"}
     assert secret["data"]["note"] == "aGVsbG8="
+
+
+def test_a_clock_far_ahead(release: Release) -> None:
+    """A replica whose clock is 300 days ahead goes by the API server's, and starts no rotation."""
+    early = lambda: datetime.now(UTC) + timedelta(days=300)  # noqa: E731
+    now = datetime.now(UTC)
+
+    def turn(clock: Callable[[], datetime], number: int) -> None:
+        api = connect(str(release.cluster.kubeconfig), clock=clock)
+        store = Store(api, release.namespace, release.name, release.name)
+        log = structlog.testing.CapturingLogger()
+        Loop(store, Policy(release.names), release.folder(number), timedelta(hours=1), log, clock=clock).turn()
+
+    turn(early, 0)
+    turn(lambda: datetime.now(UTC), 1)
+
+    for number in range(2):
+        assert release.accepted(number)
+        assert release.state(number)["ready"] is True
+    ring = keyring.from_secret(release.secret()["data"], {})
+    assert ring.upcoming is not None
+    assert authority.not_before(ring.upcoming.certificate) < now
 
 
 def test_metrics_and_health(release: Release) -> None:
