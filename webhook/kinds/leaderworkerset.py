@@ -21,6 +21,7 @@ from webhook.resolution import Place, bare, own_topology
 
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUP_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+LEADER_REQUESTS = "leaderworkerset.sigs.k8s.io/leader-requests-tpus"
 LEADER_EXCLUDED = "LeaderExcluded"
 """The leader is in no subgroup.
 
@@ -113,12 +114,13 @@ def findings(lws: LeaderWorkerSet, targets: Targets, setting: Setting) -> Findin
     """Sizes, where slices go, and the leader's scheduler."""
     by_role = {target.place.name: target for target in targets}
     leader, worker = by_role.get(LEADER), by_role.get(WORKER)
+    holds = _leader_holds(lws, leader)
     yield from _schedulers(lws, leader, worker)
     if any(t.resolution.multi_host for t in targets):
-        whole = _slice(leader, worker)
-        holds = _leader_holds(lws, leader)
-        yield from _sizes(group_of(lws), whole, holds)
+        yield from _sizes(group_of(lws), _slice(leader, worker), holds)
         yield from _placement(lws, targets, holds, setting)
+    if holds and any(t.resolution.accelerator.slice is not None for t in targets):
+        yield from _leader_id(group_of(lws))
 
 
 def _slice(leader: Target | None, worker: Target | None) -> Target:
@@ -180,6 +182,19 @@ def _wrong_size(field: str, value: object, whole: Target, leader_holds: bool, va
     return Denied(
         "group-size", where=where, value=value, type=hardware.name, hosts=hardware.hosts, leader=leader, valid=valid
     )
+
+
+def _leader_id(group: Group) -> Iterator[Edit]:
+    """A leader in a subgroup is worker -1 unless its own Pod has the annotation that its workers' Pods get.
+
+    Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go (addTPUVariablesSubGroup)
+    """
+    if group.subGroupPolicy is None or group.leader_excluded:
+        return
+    role = WORKER if group.leaderTemplate is None else LEADER
+    template = getattr(group, role)
+    if not annotations_of(template.metadata).get(LEADER_REQUESTS):
+        yield Put((*ROOT, role, "metadata", "annotations", LEADER_REQUESTS), "true")
 
 
 def _placement(lws: LeaderWorkerSet, targets: Targets, leader_holds: bool, setting: Setting) -> Findings:
