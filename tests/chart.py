@@ -44,7 +44,7 @@ OTHERS: dict[str, Any] = {
     "webhook.annotations": {"admissions.enforcer/disabled": "true"},
     "webhook.lameDuckSeconds": 15,
     "webhook.clientCA.configMap": "callers",
-    "webhook.clientCA.names": ["kube-apiserver"],
+    "webhook.clientCA.names": ["kube-apiserver", "front-proxy"],
     "tls.mode": "cert-manager",
     "tls.minVersion": "1.3",
     "tls.existingSecret": "other",

@@ -16,6 +16,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 from .controlplane import ControlPlane, Launch, expect
 from .kubelet import ROOT, Kubelet, RunningPod
-from .process import ClusterError, Process, free_port, wait_for
+from .process import ClusterError, Process, free_port
 from .rest import Answer
 
 RELAY = Path(__file__).with_name("relay.py")
@@ -31,6 +32,7 @@ CHART = ROOT / "charts" / "accel-injector"
 NOWHERE = {"nodeSelector": {"example.com/run-by": "tests"}}
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 READY_SECONDS = 60
+SYNC_SECONDS = 0.15  # each step asks the API server a few times
 INJECTED = {"accel.io/injection": "enabled"}
 T = TypeVar("T")
 KEY = {"accel.io/type": "tpu-v4-8"}
@@ -107,7 +109,6 @@ class Release:
         """Play the kubelets until the Deployment has rolled out: `count` pods of its newest template, all ready."""
 
         def rolled_out() -> bool:
-            self.sync()
             deployment = self.deployment
             status = deployment["status"]
             numbers = (status.get("replicas"), status.get("updatedReplicas"), status.get("availableReplicas"))
@@ -117,7 +118,7 @@ class Release:
             return seen and numbers == (count,) * 3 and ours
 
         try:
-            wait_for(f"{count} pods of {self.fullname} to be ready", rolled_out, seconds, [self._relay])
+            self.wait_for(f"{count} pods of {self.fullname} to be ready", rolled_out, seconds)
         except ClusterError as error:
             logs = [process.tail() for pod in self.pods for process in pod.processes.values()]
             raise ClusterError("\n".join([str(error), *logs])) from None
@@ -127,6 +128,7 @@ class Release:
 
         def step() -> T:
             self.sync()
+            time.sleep(SYNC_SECONDS)
             return probe()
 
         return self.cluster.wait_for(what, step, seconds)
