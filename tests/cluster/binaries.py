@@ -43,70 +43,43 @@ class BuildError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """A main package of a Go module that tools/<tool>/go.mod pins.
+    """A main package of a Go module that tools/<tool>/go.mod pins; `main` is its folder in the module.
 
-    `seconds` is what a cold build of it took on two cores, after those above it in PROGRAMS. `stamp` is the
-    package whose version variables are set, for programs whose clients read the version.
+    `seconds` is about what a cold build takes on two cores, after those above it in PROGRAMS. `stamp` is the package
+    whose version variables are set, for programs whose clients read the version.
     """
 
     name: str
     tool: str
     module: str
-    package: str
+    main: str
     seconds: int
     stamp: str = ""
 
+    @property
+    def package(self) -> str:
+        return f"{self.module}/{self.main}".rstrip("/")
+
 
 KUBERNETES = "k8s.io/kubernetes"
-COMPONENT_VERSION = "k8s.io/component-base/version"
+VERSION = "k8s.io/component-base/version"
+RAY = "github.com/ray-project/kuberay/ray-operator"
+KUBEFLOW = "github.com/kubeflow/training-operator"
 PROGRAMS = {
     program.name: program
     for program in (
-        Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", 90),
-        Program(
-            "kube-apiserver",
-            "kubernetes",
-            KUBERNETES,
-            f"{KUBERNETES}/cmd/kube-apiserver",
-            420,
-            COMPONENT_VERSION,
-        ),
-        Program(
-            "kube-controller-manager",
-            "kubernetes",
-            KUBERNETES,
-            f"{KUBERNETES}/cmd/kube-controller-manager",
-            150,
-            COMPONENT_VERSION,
-        ),
-        Program(
-            "kube-scheduler",
-            "kubernetes",
-            KUBERNETES,
-            f"{KUBERNETES}/cmd/kube-scheduler",
-            20,
-            COMPONENT_VERSION,
-        ),
-        Program("kubectl", "kubernetes", KUBERNETES, f"{KUBERNETES}/cmd/kubectl", 60, COMPONENT_VERSION),
-        Program("kwok", "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok", 90),
-        Program("helm", "helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm", 180),
-        Program("jobset", "jobset", "sigs.k8s.io/jobset", "sigs.k8s.io/jobset", 120),
-        Program("lws", "lws", "sigs.k8s.io/lws", "sigs.k8s.io/lws/cmd", 140),
-        Program("kueue", "kueue", "sigs.k8s.io/kueue", "sigs.k8s.io/kueue/cmd/kueue", 300),
-        Program(
-            "kuberay",
-            "kuberay",
-            "github.com/ray-project/kuberay/ray-operator",
-            "github.com/ray-project/kuberay/ray-operator",
-            120,
-        ),
-        Program(
-            "training-operator",
-            "training-operator",
-            "github.com/kubeflow/training-operator",
-            "github.com/kubeflow/training-operator/cmd/training-operator.v1",
-            120,
-        ),
+        Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", "", 90),
+        Program("kube-apiserver", "kubernetes", KUBERNETES, "cmd/kube-apiserver", 420, VERSION),
+        Program("kube-controller-manager", "kubernetes", KUBERNETES, "cmd/kube-controller-manager", 150, VERSION),
+        Program("kube-scheduler", "kubernetes", KUBERNETES, "cmd/kube-scheduler", 20, VERSION),
+        Program("kubectl", "kubernetes", KUBERNETES, "cmd/kubectl", 25, VERSION),
+        Program("kwok", "kwok", "sigs.k8s.io/kwok", "cmd/kwok", 90),
+        Program("helm", "helm", "helm.sh/helm/v4", "cmd/helm", 60),
+        Program("jobset", "jobset", "sigs.k8s.io/jobset", "", 120),
+        Program("lws", "lws", "sigs.k8s.io/lws", "cmd", 140),
+        Program("kueue", "kueue", "sigs.k8s.io/kueue", "cmd/kueue", 300),
+        Program("kuberay", "kuberay", RAY, "", 120),
+        Program("training-operator", "training-operator", KUBEFLOW, "cmd/training-operator.v1", 180),
     )
 }
 
