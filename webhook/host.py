@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from webhook.annotations import COUNT
 from webhook.catalogue import PART
 from webhook.devices import Holder
 from webhook.messages import Denied, Warn, quoted
@@ -23,6 +24,8 @@ LIBRARY_PATH = "LD_LIBRARY_PATH"
 WHOLE_NODE = "accel.io/whole-node"
 HOSTNAME = "kubernetes.io/hostname"
 CHARACTER_DEVICE = "CharDevice"
+MOST_DEVICES = 64
+"""Device files of one Pod. A bound, not a fact about hardware: no machine in the catalogue has more than 16."""
 ANYTHING = ""
 """The hostPath type that the kubelet does not check.
 
@@ -65,7 +68,16 @@ def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
         raise Denied("mode-not-allowed", value=mode, type=hardware.name, namespace=namespace, valid=valid)
     if PART in hardware.name:
         raise Denied("part-without-plugin", value=mode, type=hardware.name)
+    _check_number(resolution)
     return found
+
+
+def _check_number(resolution: Resolution) -> None:
+    """Each device is a file that is listed, and the user chooses how many: so there is a most, for any type."""
+    hardware, total = resolution.accelerator, sum(h.devices for h in resolution.holders)
+    if total > MOST_DEVICES:
+        facts = {"resource": hardware.resource, "type": hardware.name, "most": MOST_DEVICES}
+        raise Denied("too-many-devices", where=COUNT, value=total, **facts)
 
 
 def _modes(site: Site, namespace: str) -> str:

@@ -11,8 +11,8 @@ import msgspec
 
 from webhook.annotations import PLACEMENT
 from webhook.catalogue import TOPOLOGY_LABEL
-from webhook.generation import listed
 from webhook.devices import asked_amounts
+from webhook.generation import listed
 from webhook.messages import Denied, Warn, quoted
 from webhook.patch import Append, Edit, Put
 from webhook.pod import Toleration
