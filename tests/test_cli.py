@@ -225,31 +225,6 @@ def test_explain_why_not() -> None:
     assert "nothing to add: everything is there already" in again.out
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "cases").glob("*/input.yaml")), ids=lambda p: p.parent.name)
-def test_explain_understands_every_case(path: Path) -> None:
-    """Whatever the rules know, explain has words for: no case ends in an error."""
-    from webhook import manifest, reasons
-    from webhook.admission import view
-    from webhook.kinds.workload import Setting
-    from webhook.messages import Denied
-
-    site_file = path.parent / "site.yaml"
-    site = config.load(site_file) if site_file.exists() else SITE
-    for _, document in manifest.documents(path.read_text(), path.name):
-        for subject in manifest.subjects(document):
-            if subject.workload is None:
-                continue
-            try:
-                obj = view(subject.workload, json.dumps(subject.value).encode())
-            except Denied:
-                continue
-            setting = Setting("team-a", site, offline=True)
-            found = reasons.explain(subject.name, subject.workload, subject.value, obj, setting)
-
-            assert found.verdict
-            assert all(line.what and line.why for part in found.parts for line in (*part.gets, *part.gets_not))
-
-
 def test_catalogue() -> None:
     """A table, or everything as data; a pattern narrows both."""
     table = accel("catalogue", "tpu_v3*")

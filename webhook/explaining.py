@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from webhook import listing, manifest, reasons, terminal
@@ -52,39 +50,36 @@ def _spaced(pages: Iterable[RenderableType]) -> list[RenderableType]:
 
 def _page(explanation: Explanation) -> RenderableType:
     style = "bold red" if explanation.denied else "green" if explanation.verdict.startswith("injected") else ""
-    parts = (Padding(_part(part, not explanation.denied), (1, 0, 0, 2)) for part in explanation.parts)
-    around = _grid(_rows("around it", explanation.around))
+    around = [_listing("also", explanation.around, "  ")] if explanation.around else []
     return Group(
         Text.assemble((explanation.name, "bold cyan"), "  ", (explanation.verdict, style)),
         *(Text(f"  {line}", style="red") for line in explanation.denied.splitlines()),
-        *parts,
-        *([Padding(around, (1, 0, 0, 2))] if explanation.around else []),
+        *(_part(part, not explanation.denied) for part in explanation.parts),
+        *(["", *around] if around else []),
         *(Text.assemble(("  warning: ", "yellow"), warning) for warning in explanation.warnings),
     )
 
 
 def _part(part: Part, resolved: bool) -> RenderableType:
     title = f"{part.name}, {part.path}" if part.name else part.path
-    rows = [*_rows("asks", part.asks)]
+    lines: list[RenderableType] = ["", Text(f"  {title}", style="bold"), _listing("asks", part.asks)]
     if resolved and part.means:
-        rows.append(("means" if part.gets or part.gets_not else "gets", part.means, ""))
-    rows += [*_rows("gets", part.gets), *_rows("gets no", part.gets_not)]
-    return Group(Text(title, style="bold"), Padding(_grid(rows), (0, 0, 0, 2)))
+        label = "means" if part.gets or part.gets_not else "gets"
+        lines.append(Text.assemble((f"    {label:<{LABEL}}", "dim"), part.means))
+    return Group(*lines, _listing("gets", part.gets), _listing("gets no", part.gets_not))
 
 
-def _rows(label: str, lines: Sequence[Line]) -> Iterable[tuple[str, str, str]]:
-    """The label and a reason stand once, where they begin."""
-    before = ""
+LABEL = 9
+"""Columns of the words before the lines."""
+
+
+def _listing(label: str, lines: Sequence[Line], margin: str = "    ") -> RenderableType:
+    """Lines, and below those with one reason the reason: it fits any window, and can be read aloud."""
+    text, before = Text(), f"{margin}{label:<{LABEL}}"
     for index, line in enumerate(lines):
-        yield ("" if index else label, line.what, "" if line.why == before else line.why)
-        before = line.why
-
-
-def _grid(rows: Iterable[tuple[str, str, str]]) -> RenderableType:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", min_width=8, no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_column(style="dim", overflow="fold")
-    for row in rows:
-        grid.add_row(*row)
-    return grid
+        text.append(before, "dim").append(f"{line.what}\n")
+        before = " " * len(before)
+        if index + 1 == len(lines) or lines[index + 1].why != line.why:
+            text.append(f"{before}  ({line.why})\n", "dim")
+    text.end = ""
+    return text

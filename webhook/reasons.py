@@ -11,6 +11,7 @@ import msgspec
 
 from webhook import annotations, facts, scheduling
 from webhook.annotations import INJECT, NONE, TYPE
+from webhook.detect import detected, resources
 from webhook.devices import DEFAULT_CONTAINER, asked_amounts
 from webhook.inject import LEFT_ALONE, inject, targets_of
 from webhook.kinds.workload import Setting, Target, Workload
@@ -62,7 +63,7 @@ def explain(name: str, workload: Workload, value: Any, obj: Any, setting: Settin
             warnings = tuple(w.text() for w in injection.warnings)
             return Explanation(name, _skipped(injection.skipped), parts, warnings=warnings)
         targets = targets_of(workload, obj, setting)
-        parts = tuple(_part(place, targets, obj, value) for place in workload.places(obj))
+        parts = tuple(_part(place, targets, obj, value, setting) for place in workload.places(obj))
         around = tuple(_around(workload, obj, targets, setting, value))
     except Denied as denied:
         return Explanation(name, "denied", parts, denied=denied.message)
@@ -115,17 +116,18 @@ def _path_of(node: Any, wanted: Any) -> Path | None:
     return None
 
 
-def _part(place: Place, targets: Iterable[Target], obj: Any, value: Any) -> Part:
+def _part(place: Place, targets: Iterable[Target], obj: Any, value: Any, setting: Setting) -> Part:
     part = _unresolved(place, obj)
     target = next((t for t in targets if t.place.path == place.path), None)
     if target is None:
-        return msgspec.structs.replace(part, means=_unasked(place, obj))
+        found = tuple(_detected(place, obj, value, setting))
+        return msgspec.structs.replace(part, means="" if found else _unasked(place, obj), gets=found)
     gets: list[Line] = []
     gets_not: list[Line] = []
     for mutator in MUTATORS:
         rule, resolution = mutator.__name__, target.resolution
         edits = [f for f in mutator(target.place, resolution) if not isinstance(f, Warn)]
-        lines = _lines(obj, value, edits, _why(rule, target.place, resolution), len(place.path))
+        lines = lines_of(obj, value, edits, _why(rule, target.place, resolution), len(place.path))
         gets += lines
         if not lines and (why_not := _why_not(rule, target.place, resolution)):
             gets_not.append(Line(SUBJECTS[rule], why_not))
@@ -147,13 +149,29 @@ SUBJECTS = {
 }
 
 
+def _detected(place: Place, obj: Any, value: Any, setting: Setting) -> Iterator[Line]:
+    """What a template gets for its resources alone."""
+    levels = [annotations.own(level.annotations or {}) for level in place.levels]
+    if not setting.site.detect or any(TYPE in level for level in levels) or _off(levels) is not None:
+        return
+    edits = [f for f in detected(place, setting.namespace, setting.site).found if not isinstance(f, Warn)]
+    names = ", ".join(resources(place.spec, setting.site))
+    yield from lines_of(obj, value, edits, f"site config detect: {names}, and the profile for it", len(place.path))
+
+
+def _off(levels: list[dict[str, str]]) -> int | None:
+    """The level whose `accel.io/inject: "false"` is the nearest word on the matter."""
+    said = [index for index, level in enumerate(levels) if INJECT in level]
+    return said[-1] if said and levels[said[-1]][INJECT] == "false" else None
+
+
 def _unasked(place: Place, obj: Any) -> str:
     """Why a template gets nothing."""
     levels = [annotations.own(level.annotations or {}) for level in place.levels]
     paths = [_path_of(obj, level) or (*place.path, "metadata") for level in place.levels]
-    for index in reversed(range(len(levels))):
-        if levels[index].get(INJECT) == "false":
-            return f'nothing: {INJECT} is "false" on {_dotted((*paths[index], "annotations"), None)}'
+    off = _off(levels)
+    if off is not None:
+        return f'nothing: {INJECT} is "false" on {_dotted((*paths[off], "annotations"), None)}'
     found = annotations.nearest_level(levels)
     if TYPE in found and found[TYPE][0].strip().lower() == NONE:
         return f"nothing: {TYPE} is none"
@@ -161,11 +179,13 @@ def _unasked(place: Place, obj: Any) -> str:
     return f"nothing: no {TYPE} on {places}, and no accel.io/ limit in a container"
 
 
-def _lines(obj: Any, value: Any, edits: Iterable[Edit], why: str, below: int = 0) -> list[Line]:
+def lines_of(obj: Any, value: Any, edits: Iterable[Edit], why: str, below: int = 0) -> list[Line]:
     """The operations that the edits come to, as lines; `below`: how many steps lead to their template."""
     lines: list[Line] = []
     for operation in render(obj, edits):
         path = tuple(_unescaped(part) for part in operation["path"].split("/")[1:])
+        if operation["op"] == "add" and isinstance(_at(value, path[:-1]), list):
+            path = (*path[:-1], "-")  # a new item, wherever it is put
         template, path = _at(value, path[:below]), path[below:]
         if operation["op"] == "remove":
             lines.append(Line(f"without {_dotted(path, template)}", why))
@@ -242,7 +262,7 @@ def _below(node: Any, step: str | int) -> Any:
 def _around(workload: Workload, obj: Any, targets: list[Target], setting: Setting, value: Any) -> Iterator[Line]:
     for found in workload.findings(obj, targets, setting):
         if not isinstance(found, Warn):
-            yield from _lines(obj, value, [found], _why_around(str(found.path[-1]), workload, targets))
+            yield from lines_of(obj, value, [found], _why_around(str(found.path[-1]), workload, targets))
 
 
 def _why_around(field: str, workload: Workload, targets: list[Target]) -> str:
@@ -275,7 +295,7 @@ def _why(rule: str, place: Place, resolution: Resolution) -> str:
     if rule == "environment":
         return _why_environment(resolution)
     return {
-        "provenance": "said elsewhere; the Pods hear only their template",
+        "provenance": "copied: the Pods hear only their own template",
         "placeholders": "the real resource takes its place",
         "node_selector": f"nodes with {hardware.name}, by the labels of platform {config.platform}",
         "tolerations": "the taint of such nodes",
@@ -296,7 +316,9 @@ def _amount(resolution: Resolution) -> str:
         return f"as many as {ask.where} says"
     if hardware.count is not None:
         return "all devices of the machine"
-    return "as many as the container says, else 1"
+    if any(True for h in resolution.holders for _ in asked_amounts(h.container, hardware.resource)):
+        return "as many as the container asks for"
+    return "1, since neither accel.io/count nor the container says how many"
 
 
 def _choice(place: Place, resolution: Resolution) -> str:

@@ -38,7 +38,7 @@ def show(page: RenderableType) -> None:
         console.print(page)
         return
     with console.capture() as captured:
-        console.print(page)
+        console.print(page, soft_wrap=True)
     write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 

@@ -1,0 +1,42 @@
+"""The words of `accel explain -f`, held to what injection does in every golden case."""
+
+import json
+import re
+
+import pytest
+
+from tests.case import NAMESPACE, Case, all_cases
+from webhook import manifest, reasons
+from webhook.admission import view
+from webhook.inject import inject
+from webhook.kinds.workload import Setting
+from webhook.messages import Denied
+
+
+@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.folder.name)
+def test_explain_tells_every_edit_and_no_other(case: Case) -> None:
+    """What explain says an object gets is what injection writes, rule by rule; and each line has a reason."""
+    text = (case.folder / "input.yaml").read_text()
+    (_, document), *_ = manifest.documents(text, "input.yaml")
+    for subject in manifest.subjects(document):
+        if subject.workload is None:
+            continue
+        try:
+            obj = view(subject.workload, json.dumps(subject.value).encode())
+            setting = Setting(manifest.namespace_of(subject.value) or NAMESPACE, case.site, offline=True)
+            edits = inject(subject.workload, obj, setting).edits
+        except Denied:
+            continue
+        found = reasons.explain(subject.name, subject.workload, subject.value, obj, setting)
+        told = [*found.around, *(line for part in found.parts for line in part.gets)]
+        ours = [nameless(line.what) for line in told]
+        written = [nameless(line.what) for line in reasons.lines_of(obj, subject.value, edits, "-")]
+
+        assert all(line.what and line.why for line in told)
+        assert all(any(line.endswith(other) for other in ours) for line in written)
+        assert all(any(other.endswith(line) for other in written) for line in ours)
+
+
+def nameless(line: str) -> str:
+    """A line of explain without what depends on where it is told: "without", and the names of items."""
+    return re.sub(r"\[[^]]*\]", "[]", line.removeprefix("without "))
