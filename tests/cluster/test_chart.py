@@ -149,6 +149,16 @@ def test_notes_say_what_is_next(shared: Release) -> None:
     assert f"kubectl delete mutatingwebhookconfiguration {shared.fullname}" in notes
 
 
+def test_gitops_tools_see_no_difference(shared: Release) -> None:
+    """Applied by another manager, the same manifests would change nothing: what was filled in is not theirs."""
+    manifests = shared.helm("get", "manifest", shared.name).stdout
+    flags = ["--server-side", "--force-conflicts", "--field-manager=gitops", "-f", "-"]
+    done = shared.cluster.kubectl("diff", *flags, input=manifests, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    changed = manifests.replace("timeoutSeconds: 5", "timeoutSeconds: 6")
+    assert shared.cluster.kubectl("diff", *flags, input=changed, check=False).returncode == 1
+
+
 def test_pods_have_no_credentials_but_one(shared: Release) -> None:
     """As admitted by the API server: the token is mounted into the certificates' container alone."""
     for pod in shared.pods:
