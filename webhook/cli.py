@@ -72,6 +72,11 @@ def _site(path: str) -> Any:
     return load(path or None)
 
 
+def _types(incomplete: str) -> list[str]:
+    """Type names that begin as the user did, for the shell's completion."""
+    return [name for name in _site("").catalogue.names() if name.startswith(incomplete.lower())]
+
+
 Config = Annotated[str, typer.Option("--config", envvar="ACCEL_CONFIG", help="Site config file (YAML).")]
 Manifests = Annotated[
     list[str], typer.Option("--filename", "-f", help="Manifest, directory, or - for stdin; may be repeated.")
@@ -94,7 +99,9 @@ def inject(
 
 @app.command()
 def explain(
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="A type's name: tpu-v4-16, nvidia-l4.")] = "",
+    type_: Annotated[
+        str, typer.Argument(metavar="TYPE", help="A type's name: tpu-v4-16, nvidia-l4.", autocompletion=_types)
+    ] = "",
     filename: Annotated[
         list[str] | None, typer.Option("--filename", "-f", help="Explain the objects of a manifest instead.")
     ] = None,
@@ -254,6 +261,8 @@ def _said(error: Exception) -> tuple[str, int] | None:
     messages = sys.modules.get("webhook.messages")
     if messages is not None and isinstance(error, messages.Denied):
         return error.message.replace("accel.io/type: ", ""), 1
+    if isinstance(error, OSError):
+        return ": ".join(filter(None, (error.filename, error.strerror or str(error)))), 1
     return None
 
 

@@ -23,7 +23,9 @@ def run(files: Sequence[tuple[str, str]], site: Site, namespace: str, output: st
         for _, document in manifest.documents(text, name)
         for subject in manifest.subjects(document, text, name)
     ]
-    if output == "text":
+    if not found:
+        terminal.say("warning", "yellow", f"no object in {', '.join(name for name, _ in files)}")
+    elif output == "text":
         terminal.show(Group(*_spaced(_page(explanation) for explanation in found)))
     else:
         listing.show(found[0] if len(found) == 1 else found, output)
