@@ -5,7 +5,8 @@ missing or null parents, escapes names, merges what lies under one new parent in
 two edits of the same place keeps the first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -53,12 +54,10 @@ Edit = Put | Append | Amend | Remove
 
 def child(node: Any, segment: str | int) -> Any:
     """One step down a typed view or a decoded JSON value; None where there is nothing."""
-    if node is None:
-        return None
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         return node.get(segment)
     if isinstance(segment, int):
-        return node[segment] if isinstance(node, Sequence) and segment < len(node) else None
+        return node[segment] if isinstance(node, list) and segment < len(node) else None
     if isinstance(node, msgspec.Struct):
         return getattr(node, segment)  # an undeclared field is our mistake, and must not pass for an absent one
     return None
@@ -75,7 +74,12 @@ def at(root: Any, path: Path) -> Any:
 
 def pointer(path: Path) -> str:
     """RFC 6901."""
-    return "".join("/" + str(segment).replace("~", "~0").replace("/", "~1") for segment in path)
+    return "".join(map(_escaped, path))
+
+
+@lru_cache(maxsize=1024)  # the names of fields, labels and resources that we write are few
+def _escaped(segment: str | int) -> str:
+    return "/" + str(segment).replace("~", "~0").replace("/", "~1")
 
 
 def render(root: Any, edits: Iterable[Edit]) -> list[Op]:
@@ -98,36 +102,41 @@ class _Page:
     index of an item means the same to every operation."""
 
     def __init__(self, root: Any) -> None:
-        self._root = root
+        self._there: dict[Path, Any] = {(): root}  # what the object has: edits have most of their parents in common
         self._ops: list[Op] = []
         self._removals: list[Path] = []
         self._seen: set[Any] = set()
         self._new: dict[Path, Any] = {}  # parents that these operations create, by path
         self._shift: dict[Path, list[int]] = {}  # where items were put into an existing list
 
+    def _at(self, path: Path) -> Any:
+        """What stands at `path` in the object, walked to once."""
+        if path not in self._there:
+            self._there[path] = child(self._at(path[:-1]), path[-1])
+        return self._there[path]
+
     def put(self, edit: Put) -> None:
-        if edit.path in self._seen:
+        path, value = edit.path, edit.value
+        if path in self._seen:
             return
-        self._seen.add(edit.path)
-        old = at(self._root, edit.path)
-        if old is not None:
-            if old != edit.value:
-                self._ops.append({"op": "replace", "path": pointer(edit.path), "value": edit.value})
-            return
-        parent = self._new_parent(edit.path[:-1], {})
+        self._seen.add(path)
+        parent = self._at(path[:-1])
         if parent is None:
-            self._ops.append({"op": "add", "path": pointer(edit.path), "value": edit.value})
-        else:
-            parent[edit.path[-1]] = edit.value
+            self._new_parent(path[:-1], {})[path[-1]] = value
+            return
+        old = child(parent, path[-1])
+        if old is None:
+            self._ops.append({"op": "add", "path": pointer(path), "value": value})
+        elif old != value:
+            self._ops.append({"op": "replace", "path": pointer(path), "value": value})
 
     def append(self, edit: Append) -> None:
         identity = (edit.path, *(str(edit.value.get(k)) for k in edit.key))
         if identity in self._seen:
             return
         self._seen.add(identity)
-        parent = self._new_parent(edit.path, [])
-        if parent is not None:
-            parent.append(edit.value)
+        if self._at(edit.path) is None:
+            self._new_parent(edit.path, []).append(edit.value)
             return
         if edit.before is None:
             target = (*edit.path, "-")
@@ -139,7 +148,7 @@ class _Page:
     def amend(self, edit: Amend) -> None:
         item = (*edit.path, self._shifted(edit.path, edit.index))
         for field, value in edit.value.items():
-            if field not in edit.key and at(self._root, (*edit.path, edit.index, field)) != value:
+            if field not in edit.key and self._at((*edit.path, edit.index, field)) != value:
                 self._ops.append({"op": "add", "path": pointer((*item, field)), "value": value})
 
     def _shifted(self, path: Path, index: int) -> int:
@@ -147,7 +156,7 @@ class _Page:
         return index + sum(1 for before in self._shift.get(path, ()) if before <= index)
 
     def remove(self, edit: Remove) -> None:
-        if edit.path not in self._seen and at(self._root, edit.path) is not None:
+        if edit.path not in self._seen and self._at(edit.path) is not None:
             self._seen.add(edit.path)
             self._removals.append(edit.path)
 
@@ -156,17 +165,14 @@ class _Page:
         return [*self._ops, *({"op": "remove", "path": pointer(path)} for path in removals)]
 
     def _new_parent(self, path: Path, empty: Any) -> Any:
-        """The new parent that holds `path`'s children; None where the object has one already."""
+        """The new parent that holds the children of `path`, where the object has nothing."""
         if path in self._new:
             return self._new[path]
-        if at(self._root, path) is not None or not path:
-            return None
         self._new[path] = empty
-        above = self._new_parent(path[:-1], {})
-        if above is None:
-            self._ops.append({"op": "add", "path": pointer(path), "value": empty})
+        if self._at(path[:-1]) is None:
+            self._new_parent(path[:-1], {})[path[-1]] = empty
         else:
-            above[path[-1]] = empty
+            self._ops.append({"op": "add", "path": pointer(path), "value": empty})
         return empty
 
 
