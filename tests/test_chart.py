@@ -19,6 +19,7 @@ from tests import chart
 from tests.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
 from webhook import __version__
 from webhook.metrics import Metrics
+from webhook.workloads import WORKLOADS
 
 VALUES = document.read((CHART / "values.yaml").read_text())
 CREDENTIALS = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -187,6 +188,19 @@ def test_entries() -> None:
         assert rule["scope"] == "Namespaced"
         assert not any("/" in resource or "*" in resource for resource in rule["resources"])
         assert [c["name"] for c in webhook["matchConditions"]] == (["asked", "changed"] if reapply else ["asked"])
+
+
+def test_entries_are_of_the_kinds_that_are_known() -> None:
+    """The chart sends the kinds, versions and updates that the program has rules for, and those only."""
+    kinds = yaml.safe_load((CHART / "files" / "kinds.yaml").read_text())
+    sent = {
+        (group, tuple(kind["rule"]["apiVersions"]), resource, "reapply" in kind)
+        for kind in kinds
+        for group in kind["rule"]["apiGroups"]
+        for resource in kind["rule"]["resources"]
+    }
+    known = {(w.group, w.versions, w.plural, bool(w.reapply)) for w in WORKLOADS.values()}
+    assert sent == known - {("", ("v1",), "pods", False)}
 
 
 def test_failure_policy_is_of_admission_only() -> None:
