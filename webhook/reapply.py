@@ -2,8 +2,8 @@
 
 The API server merges: an apply keeps every field that the file does not name, so after a change of type the old
 type's node selectors, tolerations and copied keys are still there, and would pass for the user's. What equals a
-value that the stored object's type injects is ours, unless a field manager claims it: the API server notes what
-clients write, and not what webhooks add.
+value that the stored object's type injects is ours, unless the user's file has it: the API server notes which fields
+an apply has, and kubectl keeps the file.
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
 
@@ -22,6 +22,8 @@ from webhook.patch import Amend, Append, Path, Put, Remove, at, without
 from webhook.pod import annotations_of, containers_of
 from webhook.resolution import Place, unfilled
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-last-applied-configuration"""
 KINDS = (TYPE, *annotations.VOIDED)
 """The keys that say which hardware."""
 
@@ -117,9 +119,10 @@ def _values(found: Any) -> Iterator[Put | Append]:
 def _present(new: Any, ours: Iterable[Put | Append]) -> Iterator[tuple[Put | Append, Remove]]:
     """Those of our values that `new` has, with the place where each stands."""
     seen: set[Path] = set()
+    applied = _last_applied(new)
     for edit in ours:
         path = edit.path if isinstance(edit, Put) else _item(new, edit)
-        if path is None or path in seen or at(new, path) != edit.value or _claimed(new, path):
+        if path is None or path in seen or at(new, path) != edit.value or _claimed(new, applied, path):
             continue
         seen.add(path)
         yield edit, Remove(path)
@@ -132,10 +135,24 @@ def _item(new: Any, edit: Append) -> Path | None:
     return None
 
 
-def _claimed(new: Any, path: Path) -> bool:
-    """Whether a field manager wrote this very field. What stands in a list is told apart by value alone."""
+def _claimed(new: Any, applied: Any, path: Path) -> bool:
+    """Whether the user's own file has this very value: as kubectl keeps it, or as the API server notes it of an apply.
+
+    Other writers' notes tell nothing: they name fields that the API server filled in as well.
+    """
+    if at(applied, path) is not None:
+        return bool(at(applied, path) == at(new, path))
     managers = at(new, ("metadata", "managedFields")) or ()
-    return any(_covers(at(manager, ("fieldsV1",)), path) for manager in managers)
+    return any(_covers(at(m, ("fieldsV1",)), path) for m in managers if at(m, ("operation",)) == "Apply")
+
+
+def _last_applied(new: Any) -> Any:
+    """What kubectl's client-side apply sent last; None where that is not known."""
+    text = at(new, ("metadata", "annotations", LAST_APPLIED))
+    try:
+        return msgspec.json.decode(text) if isinstance(text, str) else None
+    except msgspec.DecodeError:
+        return None
 
 
 def _covers(fields: Any, path: Path) -> bool:
