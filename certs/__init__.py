@@ -1,4 +1,11 @@
 """The certificates of the webhook: who signs them, when they are renewed, where they are kept.
 
-`authority` and `rotation` are pure (time is a parameter); `store` alone talks to the Kubernetes API.
+    store.read ───────► Keyring, entries      the CA Secret, and the caBundle of every webhook entry
+    directory.leaf ───► KeyPair               what this replica serves
+    rotation.decide ──► Action                the next step, and nothing but it
+    run.Loop ─────────► store, directory      does it, looks again, waits for a change
+
+`authority`, `keyring`, `rotation`, `state`, `inventory` and `duration` are pure: bytes in, bytes out, and time is
+a parameter. `api` and `store` talk to the Kubernetes API, `directory` to a file system, `run` and `cli` to both.
+Nothing here knows of the webhook.
 """

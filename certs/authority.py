@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -132,22 +132,38 @@ def issued_by(certificate: bytes, authority: bytes) -> bool:
     """Whether `authority` signed `certificate`; both can be read, else ValueError. Says nothing of time."""
     try:
         parse(certificate).verify_directly_issued_by(parse(authority))
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 
 
 @lru_cache(maxsize=256)
 def parse(certificate: bytes) -> x509.Certificate:
-    """The first certificate of a PEM text. ValueError where there is none."""
-    return x509.load_pem_x509_certificate(certificate)
+    """The first certificate of a PEM text, read to its end. ValueError where there is none that we understand.
+
+    The library reads a certificate's parts when they are asked for; here all of them are, so that what this
+    returns cannot fail later.
+    """
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate)
+        _ = (parsed.subject, parsed.issuer, parsed.extensions, parsed.public_key(), parsed.signature_hash_algorithm)
+        _ = (parsed.not_valid_before_utc, parsed.not_valid_after_utc)
+    except (TypeError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension) as error:
+        raise ValueError(str(error)) from error
+    return parsed
 
 
 def split(bundle: bytes) -> list[bytes]:
     """The certificates of a PEM bundle, each as PEM in one spelling. ValueError where one cannot be read."""
     if b"-----BEGIN" not in bundle:
         return []
-    return [certificate.public_bytes(_PEM) for certificate in x509.load_pem_x509_certificates(bundle)]
+    try:
+        found = [certificate.public_bytes(_PEM) for certificate in x509.load_pem_x509_certificates(bundle)]
+    except x509.InvalidVersion as error:
+        raise ValueError(str(error)) from error
+    for certificate in found:
+        parse(certificate)
+    return found
 
 
 def fingerprint(certificate: bytes) -> str:

@@ -194,6 +194,7 @@ def _log(level: str) -> Any:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.format_exc_info,
             structlog.processors.EventRenamer("message"),
             structlog.processors.JSONRenderer(),
         ],

@@ -29,7 +29,7 @@ class Metrics:
         self.failures = Counter(
             "accel_certs_failures", "Passes that ended in an error, by kind.", ["kind"], registry=self.registry
         )
-        for kind in ("conflict", "unreachable", "refused", "file"):
+        for kind in ("conflict", "unreachable", "refused", "file", "unexpected"):
             self.failures.labels(kind)
 
     def show(self, state: State, clock_ahead: timedelta) -> None:

@@ -72,7 +72,8 @@ class Loop:
             until = self._steps()
             self._failures = 0
             self._publish("")
-        except (ApiError, OSError) as error:
+        except Exception as error:
+            # Whatever it is: a process that ends and starts again would meet it again, and could not renew its leaf.
             return self._failed(error)
         return min(max(until - self._now(), timedelta(0)), self.poll)
 
@@ -155,7 +156,7 @@ class Loop:
             directory.write(self.folder, files)
             self._written = files
 
-    def _failed(self, error: ApiError | OSError) -> timedelta:
+    def _failed(self, error: Exception) -> timedelta:
         """Say it, remember it, and how long to wait: longer each time, and never two replicas in step."""
         if isinstance(error, Conflict):
             # Another replica was first: look again at once, that is all.
@@ -165,12 +166,19 @@ class Loop:
         self.metrics.failures.labels(_kind(error)).inc()
         most = min(BACKOFF_FIRST * (1 << min(self._failures - 1, 10)), BACKOFF_MOST)
         wait = min(most * random.uniform(0.5, 1.0), self.poll)  # noqa: S311
-        self.log.warning("failed", problem=str(error), again_in_seconds=round(wait.total_seconds(), 1))
-        try:
-            self._publish(str(error))
-        except OSError as unwritable:
-            self.log.error("state not written", problem=str(unwritable))
+        again = round(wait.total_seconds(), 1)
+        if _kind(error) == "unexpected":
+            self.log.error("failed unexpectedly", again_in_seconds=again, exc_info=error)
+        else:
+            self.log.warning("failed", problem=str(error), again_in_seconds=again)
+        self._publish_if_possible(str(error) or type(error).__name__)
         return wait
+
+    def _publish_if_possible(self, problem: str) -> None:
+        try:
+            self._publish(problem)
+        except Exception as error:
+            self.log.error("state not written", problem=str(error))
 
     def _watch(self, what: str, watch: Callable[[Callable[[], None]], None]) -> None:
         """Wake the loop at every change, from a thread that ends with the process. Polling goes on besides."""
@@ -181,7 +189,7 @@ class Loop:
                 try:
                     watch(self._changed.set)
                     failures = 0
-                except ApiError as error:
+                except Exception as error:  # the thread must outlive it, whatever it is
                     failures += 1
                     if failures == 1:
                         self.log.warning("watch failed; polling meanwhile", what=what, problem=str(error))
@@ -190,10 +198,15 @@ class Loop:
         threading.Thread(target=work, name=f"watch {what}", daemon=True).start()
 
 
-def _kind(error: ApiError | OSError) -> str:
-    if isinstance(error, Unreachable):
-        return "unreachable"
-    return "refused" if isinstance(error, ApiError) else "file"
+def _kind(error: Exception) -> str:
+    match error:
+        case Unreachable():
+            return "unreachable"
+        case ApiError():
+            return "refused"
+        case OSError():
+            return "file"
+    return "unexpected"
 
 
 def _facts(action: object, view: View) -> dict[str, object]:

@@ -16,8 +16,11 @@ import jsonpatch
 import pytest
 import structlog
 import yaml
+from cryptography.hazmat.primitives.serialization import Encoding
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from certs import authority, directory, keyring, state, store
+from certs import authority, directory, inventory, keyring, rotation, state, store
 from certs.api import Api, NoCredentials, Unreachable, connect
 from certs.keyring import Keyring
 from certs.rotation import Policy, View
@@ -25,6 +28,8 @@ from certs.run import Loop
 from certs.store import Reading, Store
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+CA = authority.new_ca(NOW)
+DER = authority.parse(CA.certificate).public_bytes(Encoding.DER)
 NAMES = authority.service_names("accel-injector", "accel-system")
 
 
@@ -117,6 +122,25 @@ def test_state_of_a_replica() -> None:
     assert lacking.problem == "caBundle of c, d does not hold the authority of our certificate"
     assert state.describe(View(ring, {}, leaf), NOW).ready is False
     assert json.loads(state.to_json(said))["bundle"] == [authority.fingerprint(c) for c in ring.certificates()]
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(DER) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_a_mangled_certificate_stops_nobody(edits: list[tuple[int, int]]) -> None:
+    """Whatever stands in the Secret or in caBundle, a replica can say what it sees and what to do next."""
+    mangled = bytearray(DER)
+    for place, value in edits:
+        mangled[place] = value
+    pem = b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(mangled) + b"-----END CERTIFICATE-----\n"
+    data = {"ca.crt": encoded(pem), "ca.key": encoded(CA.key), "retired.crt": encoded(pem)}
+    leaf = authority.issue(CA, NAMES, NOW)
+
+    for ring in (keyring.from_secret(data, {}), Keyring(), Keyring(signing=CA)):
+        seen = View(ring, {"a": pem, "b": pem + CA.certificate}, leaf)
+        assert state.to_json(state.describe(seen, NOW))
+        assert rotation.decide(seen, NOW, Policy(NAMES))
+        assert inventory.of_keyring(ring, NOW) + inventory.of_entries(seen) + inventory.of_bundle(pem, NOW)
 
 
 # Without an API server
