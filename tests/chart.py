@@ -43,8 +43,8 @@ OTHERS: dict[str, Any] = {
     "webhook.excludedNamespaces": ["team-b"],
     "webhook.annotations": {"admissions.enforcer/disabled": "true"},
     "webhook.lameDuckSeconds": 15,
-    "webhook.clientCA.configMap": "callers",
-    "webhook.clientCA.names": ["kube-apiserver", "front-proxy"],
+    "tls.clientCA.configMap": "callers",
+    "tls.clientCA.names": ["kube-apiserver", "front-proxy"],
     "tls.mode": "cert-manager",
     "tls.minVersion": "1.3",
     "tls.existingSecret": "other",
@@ -93,7 +93,7 @@ OTHERS: dict[str, Any] = {
 """Documented value -> another one that a cluster accepts."""
 
 NEEDS: dict[str, dict[str, Any]] = {
-    "webhook.clientCA.names": {"webhook": {"clientCA": {"configMap": "callers"}}},
+    "tls.clientCA.names": {"tls": {"clientCA": {"configMap": "callers"}}},
     "tls.existingSecret": EXISTING,
     "tls.caBundle": EXISTING,
     "tls.certManager.issuerRef": CERT_MANAGER,

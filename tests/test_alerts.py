@@ -40,6 +40,10 @@ HEALTHY = {
     f'accel_webhook_request_duration_seconds_bucket{{{OURS},le="+Inf"}}': growing(60),
     f'accel_certs_failures_total{{{OURS},pod="a",kind="unreachable"}}': flat(8),
     f'accel_certs_failures_total{{{OURS},pod="a",kind="conflict"}}': growing(1),
+    f'accel_webhook_config_info{{{OURS},pod="a",sha256="1"}}': flat(1),
+    f'accel_webhook_config_info{{{OURS},pod="b",sha256="1"}}': flat(1),
+    f'accel_certs_leaf_not_after_seconds{{{OURS},pod="a"}}': flat(7 * 86400),
+    f'accel_certs_authority_not_after_seconds{{{OURS},pod="a"}}': flat(365 * 86400),
     'apiserver_admission_webhook_rejection_count{name="pods.accel.io",error_type="no_error"}': growing(1),
     'apiserver_admission_webhook_rejection_count{name="other.example.com",error_type="calling_webhook_error"}': growing(
         1
@@ -85,6 +89,17 @@ SITUATIONS: dict[str, tuple[dict[str, str], set[str]]] = {
     "the site config is wrong": (
         {f'accel_webhook_config_reload_success{{{OURS},pod="a"}}': flat(0)},
         {"AccelInjectorConfigRefused"},
+    ),
+    "the replicas' site configs differ": (
+        {
+            f'accel_webhook_config_info{{{OURS},pod="b",sha256="1"}}': f"1x60 _x{MINUTES - 60}",
+            f'accel_webhook_config_info{{{OURS},pod="b",sha256="2"}}': f"_x60 1x{MINUTES - 60}",
+        },
+        {"AccelInjectorConfigsDiffer"},
+    ),
+    "the authority ends with its leaf": (
+        {f'accel_certs_authority_not_after_seconds{{{OURS},pod="a"}}': flat(7 * 86400)},
+        {"AccelInjectorAuthorityEnding"},
     ),
     "the certificates' container is refused": (
         {f'accel_certs_failures_total{{{OURS},pod="a",kind="refused"}}': growing(1)},

@@ -132,7 +132,7 @@ REQUIREMENTS: list[tuple[dict[str, Any], str]] = [
     ({"tls": {"certManager": {"issuerRef": {"name": "a"}}}}, "tls.certManager.issuerRef is for tls.mode cert-manager"),
     ({"metrics": {"port": 8443}}, "metrics.certsPort are 8443, 8443, 8081: choose three that differ"),
     ({"hostNetwork": True, "webhook": {"port": 10250}}, "10250 is the kubelet's port on every node: choose another"),
-    ({"webhook": {"clientCA": {"names": ["a"]}}}, "webhook.clientCA.names without webhook.clientCA.configMap"),
+    ({"tls": {"clientCA": {"names": ["a"]}}}, "tls.clientCA.names without tls.clientCA.configMap"),
     ({"serviceAccount": {"create": False}}, "set serviceAccount.name to the account to use"),
 ]
 
@@ -416,7 +416,7 @@ def test_network_policy() -> None:
 
 def test_client_verification() -> None:
     """The API server's certificate is asked for where a CA is given, and its name where names are."""
-    args = containers(render(chart.at("webhook.clientCA.configMap", "callers")))["webhook"]["args"]
+    args = containers(render(chart.at("tls.clientCA.configMap", "callers")))["webhook"]["args"]
     assert "--client-ca-file=/etc/accel/client-ca/ca.crt" in args
     assert not any(arg.startswith("--client-names") for arg in args)
 

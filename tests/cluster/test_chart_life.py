@@ -346,7 +346,7 @@ def inject(release: Release, ca: KeyPair) -> None:
 
 def test_callers_without_a_certificate(plane: ControlPlane, labelled: str) -> None:
     """With a CA for callers, an API server that shows no certificate is not answered, so nothing is injected."""
-    with install(plane, values=at("webhook.clientCA", {"configMap": "callers", "names": ["one", "two"]})) as release:
+    with install(plane, values=at("tls.clientCA", {"configMap": "callers", "names": ["one", "two"]})) as release:
         body = {"metadata": {"name": "callers"}, "data": {"ca.crt": plane.ca.certificate.decode()}}
         expect(plane.request("POST", f"/api/v1/namespaces/{release.namespace}/configmaps", body), "callers")
         release.run_pods(2)
