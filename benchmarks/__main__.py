@@ -1,0 +1,57 @@
+"""`make bench`: accel-injector beside its peers, in one run on one machine.
+
+    python -m benchmarks [--quick] [--level LEVEL ...] [--json FILE]
+
+A full run takes about twelve minutes and builds the control plane when it is not cached. --quick: `admit` in process
+and TLS with 16 connections, in about a minute, without a control plane.
+"""
+
+import argparse
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import machine, report, run
+from benchmarks.load import Failed
+from benchmarks.programs import BuildError, version
+from benchmarks.sameness import Different
+from tests.cluster.process import ClusterError
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="accel-injector beside its peers")
+    parser.add_argument("--quick", action="store_true", help="in process and TLS with 16 connections: a minute")
+    parser.add_argument("--level", action="append", choices=list(run.LEVELS), help="only this; may be repeated")
+    parser.add_argument("--json", type=Path, help="where the figures go (default: benchmarks/results/<time>.json)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    levels = tuple(given.level or (run.QUICK if given.quick else run.LEVELS))
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {**machine.description(), "date": date, "peer": version()}
+    report.say(
+        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, Python {about['python']}, {about['date']}"
+    )
+    if os.cpu_count() == 1:
+        report.say("one core: servers and load share it, and nothing here means much")
+    began = time.monotonic()
+    try:
+        found = run.run(levels, given.quick)
+    except (Failed, Different, BuildError, ClusterError) as error:
+        print(f"benchmark stopped: {error}", file=sys.stderr)
+        return 1
+    report.verdicts(found.measured)
+    path = given.json or RESULTS / f"{date.replace(':', '')}.json"
+    report.write(path, {"machine": about, "levels": levels, "figures": found.found, "targets": found.measured})
+    report.say(f"{time.monotonic() - began:.0f} s; every round is in {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

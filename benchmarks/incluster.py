@@ -1,0 +1,143 @@
+"""Through a real API server: Pods created one after another by 32 clients, and a JobSet's thousand at once.
+
+Everything shares the machine's cores here, as in a small cluster: what is measured is the whole call, of which the
+webhook is a part.
+"""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks import cluster as bed
+from benchmarks import load, machine, manifests
+from benchmarks.cluster import Cluster
+from benchmarks.sameness import Different
+from benchmarks.sample import Figure
+from benchmarks.servers import Server
+from tests.cluster.controlplane import expect
+from tests.cluster.metrics import Histogram
+
+CLIENTS = 32
+SLICES, HOSTS = 16, 64
+PODS = SLICES * HOSTS
+NODES = 8
+BURST_SECONDS = 240
+BURST_PEERS = ("accel", "floor", "none")
+
+
+@dataclass
+class Row:
+    """One peer, as the API server's clients and the API server itself see it."""
+
+    rate: Figure = field(default_factory=lambda: Figure("pods/s"))
+    p50: Figure = field(default_factory=lambda: Figure("ms"))
+    p99: Figure = field(default_factory=lambda: Figure("ms"))
+    webhook: Figure = field(default_factory=lambda: Figure("ms"))  # mean of the API server's own histogram
+
+
+def check(cluster: Cluster, namespaces: dict[str, str]) -> None:
+    """The same Pod must come out of every peer; raises Different."""
+    want = bed.created(cluster, namespaces["accel"])
+    for name, namespace in namespaces.items():
+        found = bed.created(cluster, namespace)
+        if (found == want) == (name == "none"):
+            raise Different(f"{name}: {json.dumps(found['spec'])[:600]}\nbut accel: {json.dumps(want['spec'])[:600]}")
+
+
+def throughput(
+    cluster: Cluster, servers: list[Server], namespaces: dict[str, str], *, rounds: int = 3, seconds: float = 4.0
+) -> dict[str, Row]:
+    """Pods a second with dry run, each answer held to status 201 and to the injected resource."""
+    check(cluster, namespaces)
+    body = cluster.directory / "pod.json"
+    body.write_text(json.dumps(bed.pod()))
+    admin = cluster.directory / "admin"
+    rows = {name: Row() for name in namespaces}
+    ours = [*cluster.pids, *(server.process.pid for server in servers)]
+    for _ in range(rounds):
+        for name, row in rows.items():
+            marker = "" if name == "none" else '"google.com/tpu":"4"'
+            asked = load.Load(
+                body, CLIENTS, seconds, status=201, contains=marker, cert=admin / "tls.crt", key=admin / "tls.key"
+            )
+            before = cluster.webhook_histogram(bed.entry(name))
+            with machine.Watch(ours) as watch:
+                result = load.run(_apiserver(cluster, namespaces[name]), asked)
+                watch.own = result.client * seconds
+            row.rate.add(result.rate, watch.others)
+            row.p50.add(result.p50 / 1000, watch.others)
+            row.p99.add(result.p99 / 1000, watch.others)
+            row.webhook.add(_mean(before, cluster.webhook_histogram(bed.entry(name))))
+    return rows
+
+
+def _apiserver(cluster: Cluster, namespace: str) -> Server:
+    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+    process = cluster.process("kube-apiserver")
+    return Server("kube-apiserver", process, cluster.port, cluster.directory / "ca.crt", path=path)
+
+
+def _mean(before: Histogram, after: Histogram) -> float:
+    """Milliseconds of a call between two looks; 0 where there was none."""
+    calls = after.count - before.count
+    return (after.sum - before.sum) / calls * 1000 if calls else 0.0
+
+
+@dataclass(frozen=True)
+class Burst:
+    """One JobSet's Pods: seconds until the last was created, and until the last ran; what was refused on the way."""
+
+    created: float
+    running: float
+    failures: int
+
+
+def nodes(cluster: Cluster) -> None:
+    """Nodes that fit the Pods of bursts, many to a node: real TPU nodes hold one each, but that many are not needed."""
+    labels = {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice",
+        "cloud.google.com/gke-tpu-topology": "2x2x2",
+    }
+    room = {"google.com/tpu": "100k", "cpu": "100k", "memory": "1Pi", "pods": "1000"}
+    cluster.fake_nodes({"name": f"benchmark-{n}", "labels": labels, "allocatable": room} for n in range(NODES))
+
+
+def bursts(cluster: Cluster, rounds: int = 2) -> dict[str, list[Burst]]:
+    """A JobSet of PODS Pods for each peer in turn, each in a namespace of its own."""
+    found: dict[str, list[Burst]] = {name: [] for name in BURST_PEERS}
+    for _ in range(rounds):
+        for name in BURST_PEERS:
+            found[name].append(burst(cluster, name))
+    return found
+
+
+def burst(cluster: Cluster, name: str) -> Burst:
+    """Create the JobSet, wait until all its Pods run, delete it. Times are the audit log's."""
+    namespace = cluster.namespace({bed.LABEL: name}, prefix=f"burst-{name}")
+    path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"
+    body = manifests.jobset("train", [manifests.slices(manifests.ANNOTATED, HOSTS, SLICES)])
+    began = datetime.now(UTC)
+    expect(cluster.request("POST", path, body), "a JobSet")
+
+    def ready() -> bool:
+        jobs = cluster.get(f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"]
+        return sum(job.get("status", {}).get("ready") or 0 for job in jobs) == PODS
+
+    cluster.wait_for(f"{PODS} Pods of {name} to run", ready, BURST_SECONDS)
+    ran = datetime.now(UTC)
+    events = [e for e in cluster.audit(namespace=namespace, resource="pods") if _is_create(e)]
+    good = [e for e in events if e["responseStatus"]["code"] == 201]
+    last = max(_time(e["stageTimestamp"]) for e in good)
+    cluster.request("DELETE", f"{path}/train")
+    cluster.delete_namespace(namespace)
+    cluster.wait_for("the Pods to go", lambda: not cluster.pods(namespace), BURST_SECONDS)
+    return Burst((last - began).total_seconds(), (ran - began).total_seconds(), len(events) - len(good))
+
+
+def _is_create(event: dict[str, Any]) -> bool:
+    return event["verb"] == "create" and "subresource" not in event["objectRef"]
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

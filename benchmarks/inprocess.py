@@ -1,0 +1,154 @@
+"""`admission.admit` alone, in this process: microseconds of processor time, by review, by stage and by size.
+
+Processor time of this thread, so that a busy machine does not pass for a slow program; each figure is the median of
+batches, and the batches of all figures take turns.
+"""
+
+import gc
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import machine, manifests, reviews
+from benchmarks.sample import Figure
+from webhook import admission, config, review
+from webhook.inject import inject
+from webhook.kinds.workload import Setting
+from webhook.site import Site
+from webhook.workloads import WORKLOADS
+
+BATCH_SECONDS = 0.02
+ROUNDS = 15
+
+Work = Callable[[], object]
+
+
+def site(text: bytes = b"") -> Site:
+    """A site as `accel serve` has it."""
+    return Site.parse(text, "benchmark", config.builtin())
+
+
+def measure(works: dict[str, Work], rounds: int = ROUNDS) -> dict[str, Figure]:
+    """Microseconds per call of each."""
+    figures = {name: Figure("us") for name in works}
+    counts = {name: _count(work) for name, work in works.items()}
+    gc.collect()
+    gc.freeze()  # as `accel serve` does once it is ready
+    with machine.Watch() as watch:
+        found = [(name, _batch(work, counts[name])) for _ in range(rounds) for name, work in works.items()]
+    for name, value in found:
+        figures[name].add(value, watch.others)
+    return figures
+
+
+def _count(work: Work) -> int:
+    """How many calls make a batch; calling it warms what there is to warm."""
+    count = 1
+    while (spent := _batch(work, count) * count / 1e6) < BATCH_SECONDS:
+        count = max(count + 1, int(count * min(10.0, 1.2 * BATCH_SECONDS / max(spent, 1e-7))))
+    return count
+
+
+def _batch(work: Work, count: int) -> float:
+    calls = range(count)
+    began = time.thread_time_ns()
+    for _ in calls:
+        work()
+    return (time.thread_time_ns() - began) / 1000 / count
+
+
+def reviews_figures(rounds: int = ROUNDS) -> dict[str, Figure]:
+    """`admit` on every recorded review."""
+    known = site()
+    return measure({name: _admit(reviews.load(name), known) for name in reviews.NAMES}, rounds)
+
+
+def _admit(body: bytes, known: Site) -> Work:
+    answer = admission.admit(body, known)
+    assert answer.status == 200, answer
+    return lambda: admission.admit(body, known)
+
+
+def stages(name: str, rounds: int = ROUNDS) -> dict[str, Figure]:
+    """The parts that `admit` of one review consists of; `rest` is what is left of the whole."""
+    body, known = reviews.load(name), site()
+    request = review.decode(body)
+    workload = WORKLOADS[request.kind.group, request.kind.kind]
+    raw = bytes(request.object)
+    obj = admission.view(workload, raw)
+    setting = Setting(request.namespace or "", known)
+    injection = inject(workload, obj, setting)
+    operations = admission._operations(obj, injection)
+    patch = review.encode_patch(operations)
+    response = review.Response(uid=request.uid, allowed=True, patchType="JSONPatch", patch=patch)
+
+    def encode() -> bytes:
+        review.encode_patch(operations)
+        return review.encode(response)
+
+    figures = measure(
+        {
+            "review.decode": lambda: review.decode(body),
+            "view": lambda: admission.view(workload, raw),
+            "inject": lambda: inject(workload, obj, setting),
+            "render": lambda: admission._operations(obj, injection),
+            "encode": encode,
+            "admit": lambda: admission.admit(body, known),
+        },
+        rounds,
+    )
+    parts = [figures[stage].median for stage in figures if stage != "admit"]
+    figures["rest"] = Figure("us", [figures["admit"].median - sum(parts)])
+    return figures
+
+
+def sized(counts: tuple[int, ...], make: Callable[[int], dict[str, Any]], rounds: int = 7) -> dict[int, Figure]:
+    """`admit` on reviews of growing objects."""
+    known = site()
+    works: dict[str, Work] = {str(n): _admit(_review(make(n)), known) for n in counts}
+    return {int(n): figure for n, figure in measure(works, rounds).items()}
+
+
+def _review(obj: dict[str, Any]) -> bytes:
+    """A review of an object, with what `admit` reads."""
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = {"group": group, "version": version, "kind": obj["kind"]}
+    request = {"uid": "6f1c8a52-0000-4000-8000-000000000001", "kind": kind, "operation": "CREATE", "namespace": "train"}
+    return json.dumps(
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {**request, "object": obj}},
+        separators=(",", ":"),
+    ).encode()
+
+
+def pod_of(containers: int) -> dict[str, Any]:
+    """A Pod of a type of one host, so that it is like any other."""
+    return manifests.pod({"accel.io/type": "tpu-v4-8"}, containers)
+
+
+def jobset_of(replicated: int) -> dict[str, Any]:
+    members = [manifests.slices({}, 2, 2, f"slice-{number}") for number in range(replicated)]
+    return manifests.jobset("train", members, manifests.ANNOTATED)
+
+
+def catalogues(entries: tuple[int, ...], rounds: int = 7) -> dict[int, Figure]:
+    """`admit` on the TPU Pod with so many entries of the admin's own in the catalogue."""
+    body = reviews.load("jobset-pod")
+    works: dict[str, Work] = {str(n): _admit(body, site(_catalogue(n))) for n in entries}
+    return {int(n): figure for n, figure in measure(works, rounds).items()}
+
+
+def _catalogue(entries: int) -> bytes:
+    own = [{"kind": "model", "name": f"example-{n}", "of": "nvidia-gpu"} for n in range(entries)]
+    return json.dumps({"catalogue": own}).encode()
+
+
+def slope(figures: dict[int, Figure]) -> float:
+    """How much more each unit costs in the upper half of the sizes than in the lower: 1.0 is linear."""
+    sizes = sorted(figures)
+    low, middle, high = sizes[0], sizes[len(sizes) // 2], sizes[-1]
+
+    def step(a: int, b: int) -> float:
+        return (figures[b].median - figures[a].median) / (b - a)
+
+    return step(middle, high) / step(low, middle)

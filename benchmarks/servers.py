@@ -1,0 +1,115 @@
+"""The servers that are compared: how each is started, and what it costs while it runs.
+
+with Servers(directory, authority) as servers:
+    ours = servers.start("accel", core=0)
+    ours.url, ours.ca, ours.process.pid
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks import machine, programs
+from tests.cluster.process import Process, answers, free_port, listening, wait_for
+from tests.cluster.tinyca import TinyCA
+
+START_SECONDS = 60
+NAMES = ("accel", "floor", "go", "textbook")
+TITLES = {
+    "accel": "accel-injector",
+    "floor": "constant answer, our server (c)",
+    "go": "Go, controller-runtime (a)",
+    "textbook": "FastAPI, deepcopy, jsonpatch (b)",
+    "jobset": "JobSet's own pod webhook (e)",
+    "cel": "CEL MutatingAdmissionPolicy (d)",
+    "none": "no webhook",
+}
+
+
+@dataclass
+class Server:
+    """One that runs. `ca` is the PEM file that its certificate is verified with, for the name `host`."""
+
+    name: str
+    process: Process
+    port: int
+    ca: Path
+    host: str = "localhost"
+    path: str = "/mutate"
+    metrics_port: int = 0
+    ready_seconds: float = 0.0  # from the start of its process to its first good answer
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}{self.path}"
+
+
+class Servers:
+    """Starts servers with certificates of one authority, and ends them."""
+
+    def __init__(self, directory: Path, authority: TinyCA, *names: str) -> None:
+        self._directory = directory
+        self._running: list[Server] = []
+        directory.mkdir(parents=True, exist_ok=True)
+        pair = authority.server("localhost", *names)
+        for file, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", authority.certificate)):
+            (directory / file).write_bytes(content)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for server in self._running:
+            server.process.stop()
+
+    def start(self, name: str, core: int | None = None) -> Server:
+        """Start one of NAMES and wait until it is ready; on one core, where one is given."""
+        port, metrics_port = free_port(), free_port()
+        command = self._command(name, port, metrics_port)
+        began = time.monotonic()
+        with machine.pinned(core) if core is not None else nullcontext():
+            process = Process(name, command, self._directory / f"{name}.log")
+        server = Server(name, process, port, self._directory / "ca.crt", metrics_port=metrics_port)
+        self._running.append(server)
+        wait_for(f"{name} to be ready", self._ready(server), START_SECONDS, [process])
+        server.ready_seconds = time.monotonic() - began
+        return server
+
+    def stop(self, server: Server) -> None:
+        server.process.stop()
+        self._running.remove(server)
+
+    def _ready(self, server: Server) -> Callable[[], bool]:
+        if server.name in ("accel", "floor"):
+            return lambda: answers(f"http://127.0.0.1:{server.metrics_port}/readyz") and listening(server.port)
+        return lambda: listening(server.port)
+
+    def _command(self, name: str, port: int, metrics_port: int) -> list[str]:
+        files = [f"--cert-file={self._directory / 'tls.crt'}", f"--key-file={self._directory / 'tls.key'}"]
+        python = [sys.executable, "-m"]
+        if name == "accel":
+            accel = str(Path(sys.executable).with_name("accel"))
+            ports = [f"--port={port}", f"--metrics-port={metrics_port}", "--lame-duck=0"]
+            return [accel, "serve", "--host=127.0.0.1", *ports, *files]
+        if name == "floor":
+            ports = [f"--port={port}", f"--metrics-port={metrics_port}"]
+            return [*python, "benchmarks.peers.floor", "--review=jobset-pod", *ports, *files]
+        if name == "textbook":
+            return [*python, "benchmarks.peers.textbook", f"--port={port}", *files]
+        return [str(programs.ensure("peer")), f"--port={port}", f"--certs={self._directory}"]
+
+
+def of_jobset(configurations: list[dict[str, Any]], process: Process, ca: Path) -> Server:
+    """JobSet's own manager as a server: where its configuration says that Pods go."""
+    for configuration in configurations:
+        for entry in configuration["webhooks"]:
+            if any("pods" in rule["resources"] for rule in entry["rules"]):
+                address, _, path = entry["clientConfig"]["url"].removeprefix("https://").partition("/")
+                return Server("jobset", process, int(address.rpartition(":")[2]), ca, path=f"/{path}")
+    raise LookupError(f"no entry for pods in {json.dumps(configurations)[:200]}")
