@@ -306,7 +306,7 @@ def test_serve_starts_without_the_command_s_own_libraries() -> None:
     """What is not loaded costs no memory in the cluster, and no time at its start."""
     code = (
         "import sys, webhook.cli, webhook.server\n"
-        "print(sorted({'rich', 'ruamel', 'kubernetes', 'jsonpatch', 'certs.cli', 'webhook.terminal'} & set(sys.modules)))"
+        "print(sorted({'rich', 'ruamel', 'kubernetes', 'jsonpatch', 'certs.cli', 'webhook.demo'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, text=True)
 

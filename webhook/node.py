@@ -232,7 +232,7 @@ def resolve(text: str) -> Any:
     """The value of a scalar without quotes."""
     if text in _WORDS:
         return _WORDS[text]
-    if text[0] not in "+-.0123456789":
+    if text[0] not in "+-.0123456789" or (text[0] == "." and not text[1:2].isdigit()):
         return text
     plain = text.replace("_", "")
     integer = _INTEGER.fullmatch(plain)
