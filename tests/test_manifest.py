@@ -357,3 +357,31 @@ def test_additions_to_any_layout_keep_every_comment(random: random.Random, numbe
     if kept:
         assert all(comment in now for comment in writer.comments)
         assert ("\r\n" in text) != bool(re.search(r"(?<!\r)\n", now))
+
+
+@given(st.text(alphabet="ab:-[]{},&*!|>'\"#?%@ \t\n\r.<~1é\ufeff\x85\u2028", max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Whatever the bytes: the same bytes again, or one line that says why not."""
+    problem = ""
+    try:
+        now = injected(text, SITE)[0]
+    except BadManifest as error:
+        now, problem = text, str(error)
+
+    assert text == now
+    assert re.fullmatch(r"(-:\d+:\d+: [^\n]+)?", problem)
+
+
+@given(st.integers(0, len(POD) - 1), st.sampled_from(list("ab:-[]{},&*!|>'\"#?%@ \t\n\r.<~1é")), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_a_slip_of_the_finger_never_breaks_more(where: int, letter: str, insert: bool) -> None:
+    """One wrong character in a manifest: injected, left alone, denied or refused, and never another value."""
+    text = POD[:where] + letter + POD[where + (not insert) :]
+    try:
+        now = injected(text, SITE)[0]
+    except (BadManifest, Denied):
+        return
+    before, after = (node.plain(node.documents(t)[0].root) for t in (text, now))
+    if isinstance(before, dict):
+        assert all(after[key] == value for key, value in before.items() if key not in ("metadata", "spec"))

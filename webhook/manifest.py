@@ -94,6 +94,8 @@ def subjects(document: Document, text: str = "", filename: str = "-") -> list[Su
         return found
     except BadYaml as error:
         raise _bad(text or document.text, BadYaml(document.start + error.where, str(error)), filename) from None
+    except RecursionError:
+        raise _bad(text or document.text, BadYaml(document.start, "nested too deeply"), filename) from None
 
 
 def _check_annotations(root: Node) -> None:
