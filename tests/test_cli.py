@@ -321,8 +321,8 @@ def test_demo_shows_before_after_warning_and_denial() -> None:
     assert '  +        google.com/tpu: "4"\n' in done.out
     assert "Warning: accel.io: tpu-v4-16 has 2 hosts" in done.out
     assert 'denied the request: accel.io/type: "tpu-v4-17"' in done.out
-    assert "5 reviews over TLS" in done.out
-    assert "accel inject -f examples/pod.yaml" in done.out
+    assert "100 more reviews of JobSet multislice over the same connection" in done.out
+    assert "inject -f examples/pod.yaml" in done.out
 
 
 def test_demo_with_own_manifests() -> None:
