@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -282,6 +282,40 @@ def test_five_hundred_half_open_connections(impatient: Addresses) -> None:
     assert call(impatient)[0] == 200
 
 
+def test_memory_under_abuse(tmp_path: Path) -> None:
+    """500 half-open and 300 idle connections and 40 half-read bodies of 7 MiB: a good call is answered, and
+    all of it together stays below what the chart gives a container."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("this system has no /proc to read the most memory from")
+    with process(tmp_path) as replica, ExitStack() as stack:
+        at, context = replica.at(), trust(CA.certificate)
+        for _ in range(500):
+            stack.enter_context(socket.create_connection(("127.0.0.1", at.port), timeout=30))
+        for _ in range(300):
+            stack.enter_context(connect(at, context))
+        senders = [stack.enter_context(connect(at, context)) for _ in range(40)]
+        large = post(b" " * (7 * 1024 * 1024))[:-1]
+        threads = [threading.Thread(target=_send, args=(sender, large)) for sender in senders]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert call(at)[0] == 200
+        assert rejected(at)["busy"] > 0
+        most = next(
+            int(line.split()[1]) // 1024
+            for line in Path(f"/proc/{replica.pid}/status").read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
+        print(f"500 half-open and 300 idle connections, 40 bodies of 7 MiB: at most {most} MiB")
+        assert most < 200
+
+
+def _send(connection: ssl.SSLSocket, data: bytes) -> None:
+    with suppress(OSError):  # turned away in the middle
+        connection.sendall(data)
+
+
 def test_too_many_connections() -> None:
     """One over the limit closes the one that has been idle longest, and is served itself."""
     with running(LOCAL, allow, Recorder(), Limits(connections=3)) as at, ExitStack() as stack:
@@ -512,6 +546,10 @@ class Process:
     def at(self) -> Addresses:
         line = self.said("serving")
         return Addresses(int(str(line["port"])), int(str(line["metrics_port"])), CA.certificate)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)

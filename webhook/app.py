@@ -29,8 +29,8 @@ LARGEST_BODY = 7 * 1024 * 1024
 Source: sigs.k8s.io/controller-runtime v0.25.2 pkg/webhook/admission/http.go
 """
 
-MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of half-read bodies in memory at once: nine of the largest."""
+MOST_BYTES = 32 * 1024 * 1024
+"""Bytes of half-read bodies in memory at once: four of the largest."""
 
 SMALL_BODY = 64 * 1024
 """Bytes. Bodies up to here do not count against `MOST_BYTES`, so that large ones cannot keep them out."""
@@ -101,25 +101,27 @@ class Webhook:
         """The whole of a body that did not come at once, within our limits."""
         if self._bodies >= self._max_bodies:
             raise _busy()
-        body = bytearray()
+        parts: list[bytes] = []
+        size = 0
         self._bodies += 1
         try:
             while True:
                 if message["type"] == "http.disconnect":
                     raise Gone
-                chunk = message["body"]
-                body += chunk
-                self._held += len(chunk)
-                if len(body) > LARGEST_BODY:
+                part = message["body"]
+                parts.append(part)
+                size += len(part)
+                self._held += len(part)
+                if size > LARGEST_BODY:
                     raise _too_large()
-                if self._held > MOST_BYTES and len(body) > SMALL_BODY:
+                if self._held > MOST_BYTES and size > SMALL_BODY:
                     raise _busy()
                 if not message["more_body"]:
-                    return bytes(body)
+                    return b"".join(parts)
                 message = await receive()
         finally:
             self._bodies -= 1
-            self._held -= len(body)
+            self._held -= size
 
     def _decide(self, body: bytes) -> Answer:
         """`admit` catches what it can name; what escapes it is a defect of ours and answered as one."""

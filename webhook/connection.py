@@ -77,6 +77,8 @@ class Connections(ServerState):
         self.now = now
         self.refuse = refuse
         self.names = names
+        self.accepted = 0  # by the kernel; a TLS handshake may still fail
+        self.established = 0
 
     def sweep(self, now: float) -> None:
         """Close what has taken too long. `now` is monotonic, and dates what happens until the next sweep."""
@@ -117,6 +119,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, config: Config, state: Connections, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(config, state, {}, loop)
         self.shared = state
+        state.accepted += 1
         self.since = state.now  # when the present phase began: idle, reading or answering
         self.reading = False  # a request has begun and its last byte has not come
         self.in_head = False
@@ -129,6 +132,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.shared.established += 1
         self.since = self.shared.now
         if self.shared.names and not self._is_known(transport):
             self.shared.refuse("client-name")

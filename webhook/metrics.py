@@ -39,7 +39,9 @@ class Metrics:
         self.received = 0
         self.sent = 0
         self.in_flight = 0
-        self.connections = 0
+        self.connections = 0  # these three as of the latest sweep
+        self.accepted = 0
+        self.established = 0
         self.refused: dict[str, int] = {}
         self.ready = False
         self.certificate_not_after = 0.0
@@ -111,6 +113,14 @@ class Metrics:
         yield CounterMetricFamily("accel_webhook_response_bytes", "Bytes of answers.", value=self.sent)
         yield GaugeMetricFamily("accel_webhook_in_flight", "Calls that have no answer yet.", value=self.in_flight)
         yield GaugeMetricFamily("accel_webhook_connections", "Open HTTPS connections.", value=self.connections)
+        yield CounterMetricFamily(
+            "accel_webhook_connections_accepted", "TCP connections accepted.", value=self.accepted
+        )
+        yield CounterMetricFamily(
+            "accel_webhook_handshakes",
+            "TLS handshakes completed. Far below connections accepted: clients do not trust our certificate.",
+            value=self.established,
+        )
 
     def _cumulative(self) -> list[tuple[str, float]]:
         total, pairs = 0, []

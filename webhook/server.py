@@ -5,8 +5,11 @@ and a webhook must go on accepting while API servers learn that it leaves.
 """
 
 import asyncio
+import ctypes
 import gc
+import mmap
 import signal
+import socket
 import sys
 import threading
 import time
@@ -35,6 +38,16 @@ from webhook.watch import CertificateFiles, SiteFile, StateFile, Unusable
 
 BACKLOG = 2048
 """Connections that the kernel completes for us while we are busy: a burst of pods opens one each."""
+
+RECEIVE_BUFFER = 64 * 1024
+"""Bytes that the kernel takes for a connection before we read them, which are also the most that one read
+brings. By default it is megabytes, and the memory of a thousand senders would be the kernel's to bound."""
+
+SPARE_BYTES = 32 * 1024 * 1024
+TRIM_SECONDS = 10.0
+"""Grown by more than the first since the start, freed memory is handed back to the system, this often at
+most. glibc by itself keeps what a thousand connections or a few large bodies took, in pieces, and puts the
+next ones beside it."""
 
 LIMITS = Limits()
 
@@ -153,8 +166,7 @@ class Replica:
             }
         return await loop.create_server(
             lambda: Direct(http, connections, loop),
-            host=self._settings.host or None,
-            port=port,
+            sock=_bind(self._settings.host, port),
             backlog=BACKLOG,
             **tls,
         )
@@ -177,11 +189,18 @@ class Replica:
 
     async def _watch(self) -> None:
         """Again and again: what has expired, and what has changed."""
+        usual, trimmed = _resident(), time.monotonic()
         while True:
             now = time.monotonic()
+            if now - trimmed > TRIM_SECONDS:
+                trimmed = now
+                if _resident() > usual + SPARE_BYTES:
+                    _give_memory_back()
             self._connections.sweep(now)
             self._probes.sweep(now)
             self._metrics.connections = len(self._connections.connections)
+            self._metrics.accepted = self._connections.accepted
+            self._metrics.established = self._connections.established
             try:
                 self._state.look()
                 if self._files.certificate is not None:
@@ -302,6 +321,34 @@ def _raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A socket on one address, or on all of both families where none is named."""
+    if host:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.create_server((host, port), family=family)
+    elif socket.has_dualstack_ipv6():
+        bound = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    else:
+        bound = socket.create_server(("", port))
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    return bound
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
+
+
+def _give_memory_back() -> None:
+    """Takes a few milliseconds. Only glibc has it, and only glibc needs it."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _port(server: asyncio.Server) -> int:
