@@ -254,9 +254,11 @@ def test_config_check(tmp_path: Path) -> None:
     bad.write_text("platfrom: eks\n")
 
     checked, broken = accel("config", "check", str(good)), accel("config", "check", str(bad))
+    example = accel("config", "check", "examples/site.yaml")
 
     assert (0, True) == (checked.code, checked.out.startswith(f"{good}: valid; platform eks, 1 scheduler default"))
     assert '$.schedulers.defaults[0].types: "nvida-*" is no type\'s name' in checked.err
+    assert (0, "") == (example.code, example.err)
     assert (1, "") == (broken.code, broken.out)
     assert "platfrom" in broken.err
     assert "platform" in broken.err

@@ -20,7 +20,7 @@ from webhook.rewrite import rewrite
 from webhook.site import Site
 
 SITE = config.load()
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
+EXAMPLES = sorted(p for p in (Path(__file__).parent.parent / "examples").glob("*.yaml") if p.stem != "site")
 
 HEAD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    accel.io/type: nvidia-l4\n"
 POD = HEAD + "spec:\n  containers:\n  - name: a\n    image: x\n"
