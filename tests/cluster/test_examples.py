@@ -1,0 +1,28 @@
+"""The examples on a real API server: every one is valid there, and becomes what `accel inject` prints."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from webhook import config, manifest
+
+from .controlplane import ControlPlane
+from .stored import missing
+
+pytestmark = pytest.mark.usefixtures("injector", "jobset_controller", "lws_controller")
+
+EXAMPLES = sorted(p for p in (Path(__file__).parents[2] / "examples").glob("*.yaml") if p.stem != "site")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_online_is_offline(cluster: ControlPlane, namespace: str, path: Path) -> None:
+    """Created in dry run, with all validation; what the webhook patches is the command's result."""
+    answer = cluster.kubectl("create", "-n", namespace, "--dry-run=server", "-o", "yaml", "-f", str(path))
+    objects = list(yaml.safe_load_all(answer.stdout))
+
+    for result, obj in zip(manifest.results(path.read_text(), config.load()), objects, strict=True):
+        if obj["kind"] not in ("Service", "Deployment"):  # not ours, and only checked: its Pods are injected
+            assert "accel.io/injected" in json.dumps(obj)
+            assert [] == missing(result.value, obj)
