@@ -74,7 +74,7 @@ def rendered(cluster: ControlPlane, tool: str) -> tuple[list[Object], list[Objec
     """Return the CRDs and the webhook configurations of the tool's chart."""
     chart = binaries.source(tool) / "charts" / tool
     text = cluster.helm("template", tool, str(chart), "--include-crds", "-n", f"{tool}-system").stdout
-    objects = [document for document in yaml.safe_load_all(text) if document]
+    objects = [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
     crds = [o for o in objects if o["kind"] == "CustomResourceDefinition"]
     return crds, [o for o in objects if o["kind"].endswith("WebhookConfiguration")]
 
@@ -151,9 +151,17 @@ def mount(cluster: ControlPlane, namespace: str, secret: str, folder: Path) -> b
     return True
 
 
+def only_v1(file: Path) -> Object:
+    """Read a CRD without its older versions: Ray's schemas are so large that each costs the API server seconds."""
+    crd: Object = yaml.load(file.read_text(), Loader=yaml.CSafeLoader)
+    crd["spec"]["versions"] = [version for version in crd["spec"]["versions"] if version["name"] == "v1"]
+    return crd
+
+
 def start_kuberay(cluster: ControlPlane) -> None:
     """Install KubeRay's CRDs and run its operator, without its optional webhook."""
-    cluster.install_crds(*sorted((binaries.source("kuberay") / "config" / "crd" / "bases").glob("*.yaml")))
+    bases = binaries.source("kuberay") / "config" / "crd" / "bases"
+    cluster.install_crds(*(only_v1(bases / f"ray.io_{kind}s.yaml") for kind in ("raycluster", "rayjob", "rayservice")))
 
     def attempt() -> Launch:
         health = free_port()

@@ -35,6 +35,7 @@ import ssl
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -51,6 +52,7 @@ from .tinyca import Pair, TinyCA, signing_key
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl")
 START_SECONDS = 180  # it takes 5 to 15; a machine that builds something meanwhile is slower
 STARTS = 4  # tries when another program took the port between our look and the start
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RUN_SECONDS = 180  # of one kubectl or helm command
 
 T = TypeVar("T")
@@ -308,16 +310,25 @@ class ControlPlane:
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input="\n---\n".join(parts))
 
     def install_crds(self, *crds: Mapping[str, Any] | Path) -> None:
-        """Apply CustomResourceDefinitions (objects or YAML files) and wait until the API server serves them."""
-        self.apply(*crds)
-        given = [list(yaml.safe_load_all(c.read_text())) if isinstance(c, Path) else [c] for c in crds]
-        names = {crd["metadata"]["name"] for documents in given for crd in documents if crd}
+        """Create CustomResourceDefinitions (objects, or YAML files of one each) and wait until they are served.
 
-        def established() -> bool:
-            items = self.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
-            return names <= {item["metadata"]["name"] for item in items if condition(item, "Established") == "True"}
+        Some have a megabyte: they are sent as they are, since kubectl would take seconds to read one.
+        """
+        for crd in crds:
+            body, content = (crd.read_text(), "application/yaml") if isinstance(crd, Path) else (crd, "")
+            answer = self.request("POST", CRDS, body, content=content)
+            if answer.status == 409:
+                self.apply(crd)
+                answer = self.request("GET", f"{CRDS}/{answer.body['details']['name']}")
+            made = expect(answer, "a CustomResourceDefinition")
+            self.wait_for(f"{made['metadata']['name']} to be served", partial(self._serves, made["spec"]))
 
-        self.wait_for(f"{', '.join(sorted(names))} to be served", established)
+    def _serves(self, spec: Mapping[str, Any]) -> bool:
+        """Whether discovery lists a CRD's served versions."""
+        versions = [version["name"] for version in spec["versions"] if version["served"]]
+        answers = [self.request("GET", f"/apis/{spec['group']}/{version}") for version in versions]
+        plural = spec["names"]["plural"]
+        return all(a.ok and plural in {r["name"] for r in a.body["resources"]} for a in answers)
 
     def _run(
         self, program: str, args: Sequence[str], input: str | None, check: bool
