@@ -82,10 +82,19 @@ def _named(name: str, placed: Sequence[Placed]) -> Placed:
     raise Denied("unknown-container", value=name, names=names)
 
 
-def holders(ask: Ask, accelerator: Accelerator, annotations: Annotations, spec: PodSpec | None) -> tuple[Holder, ...]:
-    """Every container that holds devices after injection; raises `Denied` where the user's amounts do not fit."""
+def holders(
+    ask: Ask, accelerator: Accelerator, annotations: Annotations, spec: PodSpec | None, keep: bool = False
+) -> tuple[Holder, ...]:
+    """Every container that holds devices after injection; raises `Denied` where the user's amounts do not fit.
+
+    `keep`: amounts that are there are an earlier injection's, and right as they are.
+    """
     placed = list(containers_of(spec))
     picked = chosen(ask, annotations, placed, accelerator.resource)
+    if keep:
+        there = [(p, n) for p in placed if (n := asked(p[0], p[2], accelerator.resource))]
+        if there:
+            return tuple(Holder(*p, n) for p, n in there)
     if accelerator.slice is not None:
         return _tpu(ask, accelerator, picked, placed)
     return _gpu(ask, accelerator, picked)
@@ -107,7 +116,9 @@ def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Seque
             raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid="what the containers ask for")
         return tuple(Holder(w, i, c, existing[w, i]) for w, i, c in picked)
     if chips % len(picked):
-        raise Denied("uneven-division", value=", ".join(p[2].name or "" for p in picked), chips=chips, type=accelerator.name)
+        raise Denied(
+            "uneven-division", value=", ".join(p[2].name or "" for p in picked), chips=chips, type=accelerator.name
+        )
     share = chips // len(picked)
     if ask.count not in (None, share):
         raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid=f"{share}, or leave it out")

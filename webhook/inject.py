@@ -105,7 +105,7 @@ def _target(place: Place, setting: Setting) -> Target | None:
         asked = annotations.ask(levels, held)
         if asked is None or asked.type.lower() == NONE:
             return None
-        return Target(place, resolve(asked, place, setting.namespace, setting.site))
+        return Target(place, resolve(asked, place, setting.namespace, setting.site, setting.stored))
     except Denied as denied:
         raise denied.within(place.name) from None
 
@@ -172,7 +172,7 @@ def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Inject
     `old` is the stored object as plain JSON values.
     """
     try:
-        fresh = inject(workload, obj, setting)
+        fresh = inject(workload, obj, msgspec.structs.replace(setting, stored=True))
     except Denied as denied:
         return refused(denied)
     if not fresh.types:

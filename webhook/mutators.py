@@ -101,6 +101,8 @@ def node_selector(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]
         value = have.get(label)
         if value in values:
             continue
+        if value is not None and resolution.stored:
+            continue
         if value is not None:
             raise _selector_conflict(label, value, f"{annotations.TYPE} {resolution.accelerator.name}", values)
         if len(values) == 1:
@@ -304,10 +306,11 @@ def neuron(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
 
     Source: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/k8s-neuron-scheduler.html
     """
-    hardware, count = resolution.accelerator, sum(h.devices for h in resolution.holders)
-    if hardware.family != "neuron" or place.owned_scheduling or count in (1, hardware.count):
+    hardware = resolution.accelerator
+    if hardware.family != "neuron" or place.owned_scheduling:
         return
-    if resolution.scheduling.name in (None, scheduling.VOLCANO):
+    count = sum(holder.devices for holder in resolution.holders)
+    if count not in (1, hardware.count) and resolution.scheduling.name in (None, scheduling.VOLCANO):
         yield Warn("neuron-part", {"count": count})
 
 

@@ -24,7 +24,7 @@ def placement(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
     """Every named set, in the order of their names in the annotation."""
     if not resolution.ask.placements:
         return
-    chosen = [(name, _allowed(name, resolution)) for name in resolution.ask.placements]
+    chosen = list(_chosen(resolution))
     yield from _node_selector(place, resolution, chosen)
     yield from _tolerations(place, resolution, [t for _, found in chosen for t in found.tolerations])
     for _, found in chosen:
@@ -34,16 +34,21 @@ def placement(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
         yield from _resources(place, resolution, found)
 
 
-def _allowed(name: str, resolution: Resolution) -> Placement:
-    """The set of that name, if the namespace may use it; a name is only ever looked up, never a pattern or path."""
+def _chosen(resolution: Resolution) -> Iterator[tuple[str, Placement]]:
+    """The named sets that the namespace may use; a name is only ever looked up, never a pattern or a path.
+
+    An object that is stored was allowed them when it came: it gets nothing that it does not have.
+    """
     site, namespace = resolution.site, resolution.namespace
     usable = site.placement_names(namespace)
-    found = site.config.placements.get(name)
-    if found is None or name not in usable:
-        code = "unknown-placement" if found is None else "namespace-not-allowed"
-        valid = listed(usable) or "none is defined for this namespace"
-        raise Denied(code, value=name, namespace=quoted(namespace), valid=valid)
-    return found
+    for name in resolution.ask.placements:
+        found = site.config.placements.get(name)
+        if found is not None and (name in usable or resolution.stored):
+            yield name, found
+        elif not resolution.stored:
+            code = "unknown-placement" if found is None else "namespace-not-allowed"
+            valid = listed(usable) or "none is defined for this namespace"
+            raise Denied(code, value=name, namespace=quoted(namespace), valid=valid)
 
 
 def _node_selector(place: Place, resolution: Resolution, chosen: Iterable[tuple[str, Placement]]) -> Iterator[Edit]:
@@ -51,7 +56,7 @@ def _node_selector(place: Place, resolution: Resolution, chosen: Iterable[tuple[
     needed = {label: ("the type", values) for label, values in _needed(place, resolution).items()}
     for name, found in chosen:
         for label, value in found.node_selector.items():
-            if have.get(label, value) != value:
+            if have.get(label, value) != value and not resolution.stored:
                 where, source = f"nodeSelector {label}", f"{PLACEMENT} {quoted(name)}"
                 raise Denied("selector-conflict", where=where, value=have[label], source=source, want=quoted(value))
             who, values = needed.setdefault(label, (f"placement {quoted(name)}", (value,)))

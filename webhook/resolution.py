@@ -84,6 +84,7 @@ class Resolution(msgspec.Struct, frozen=True):
     scheduling: Scheduling
     slices: Slices | None = None
     worker: Worker | None = None
+    stored: bool = False  # the object exists already: what it has is kept, not judged
 
     @property
     def multi_host(self) -> bool:
@@ -105,20 +106,21 @@ def accelerator(ask: Ask, place: Place, site: Site) -> Accelerator:
     return found
 
 
-def resolve(ask: Ask, place: Place, namespace: str, site: Site) -> Resolution:
-    """Everything about one template; raises `Denied`."""
+def resolve(ask: Ask, place: Place, namespace: str, site: Site, stored: bool = False) -> Resolution:
+    """Everything about one template; raises `Denied`. `stored`: what the template has is kept, not judged."""
     hardware = accelerator(ask, place, site)
     return Resolution(
         ask=ask,
         accelerator=hardware,
-        holders=devices.holders(ask, hardware, place.annotations, place.template.spec),
+        holders=devices.holders(ask, hardware, place.annotations, place.template.spec, keep=stored),
         namespace=namespace,
         site=site,
-        scheduling=_scheduling(ask, hardware, place, namespace, site),
+        scheduling=_scheduling(ask, hardware, place, namespace, site, stored),
+        stored=stored,
     )
 
 
-def _scheduling(ask: Ask, hardware: Accelerator, place: Place, namespace: str, site: Site) -> Scheduling:
+def _scheduling(ask: Ask, hardware: Accelerator, place: Place, namespace: str, site: Site, stored: bool) -> Scheduling:
     if place.owned_scheduling:
         return scheduling.UNTOUCHED
     return scheduling.decide(
@@ -128,6 +130,7 @@ def _scheduling(ask: Ask, hardware: Accelerator, place: Place, namespace: str, s
         site,
         present=place.spec.schedulerName,
         kueue=scheduling.kueue_managed(labels_of(level) for level in place.levels),
+        stored=stored,
     )
 
 

@@ -83,7 +83,7 @@ def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defa
     hardware = resolution.accelerator
     for field in ("parallelism", "completions"):
         number = getattr(spec, field)
-        if number == hardware.hosts:
+        if number == hardware.hosts or (resolution.stored and number is not None and number > 1):
             continue
         if number is not None and not (defaulted and number == 1):
             where = _dotted((*path, field))

@@ -29,6 +29,7 @@ class Setting(msgspec.Struct, frozen=True):
     namespace: str  # the request's: an object's own can be empty
     site: Site
     offline: bool = False  # no Pod admission follows: everything must be in the manifest
+    stored: bool = False  # an update of an object whose values are kept, whatever today's rules would say
 
 
 Targets = Sequence[Target]
