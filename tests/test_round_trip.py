@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from webhook.manifest import injected
 
 from tests.case import read
 from webhook import config
+from webhook.manifest import injected
 from webhook.quantity import parse
 from webhook.site import Site
 

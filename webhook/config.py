@@ -10,9 +10,7 @@ from webhook.site import Site
 def builtin() -> tuple[tuple[str, bytes], ...]:
     """The catalogue's files that come with the program: (name, YAML bytes), in the order of their names."""
     folder = resources.files("webhook") / "data"
-    files = sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name
-    )
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     return tuple((file.name, file.read_bytes()) for file in files)
 
 

@@ -46,7 +46,8 @@ DENIALS: dict[str, str] = {
     "valid: a number of containers that divides {chips}",
     "host-mode-devices": "{where} asks for {value}, but accel.io/mode: host gives devices without a resource\n"
     "valid: accel.io/mode: plugin, or no such resource",
-    "mode-not-allowed": "accel.io/mode: {value} is not allowed for {type} in namespace {namespace}\nvalid here: {valid}",
+    "mode-not-allowed": "accel.io/mode: {value} is not allowed for {type} in namespace {namespace}\n"
+    "valid here: {valid}",
     "part-without-plugin": "accel.io/mode: {value}: the files of a part ({type}) differ from node to node\n"
     "valid: accel.io/mode: plugin",
     # placement
@@ -107,7 +108,7 @@ WARNINGS: dict[str, str] = {
     "privileged": "container {name} is privileged: it sees every device of its node",
     "devices-closed": "container {name}: device files mostly do not open without privileged: true",
     "host-path-policy": "hostPath volumes: PodSecurity baseline and restricted refuse this Pod",
-    "library-path-kept": "container {name}: LD_LIBRARY_PATH is left to valueFrom or envFrom; the libraries are in {ours}",
+    "library-path-kept": "container {name}: LD_LIBRARY_PATH is left to valueFrom or envFrom; libraries are in {ours}",
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
     "never-injected": "created without injection, which cannot be added now; delete and recreate",
     "update-not-understood": "left as it was: {why}",

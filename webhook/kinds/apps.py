@@ -1,4 +1,4 @@
-"""Kinds that are checked at admission and whose Pods or Jobs are injected: Deployment, ReplicaSet, StatefulSet, CronJob.
+"""Kinds that are checked at admission: Deployment, ReplicaSet, StatefulSet, CronJob. Their Pods or Jobs are injected.
 
 Patching a Deployment's ReplicaSet makes the Deployment create ReplicaSets without end, so these are patched
 only offline, where no Pod admission follows. Pure.
