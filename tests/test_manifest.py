@@ -117,6 +117,16 @@ def test_parents_in_every_spelling(before: str, now: str) -> None:
     assert now in after(POD + f"    {before}\n")
 
 
+def test_metadata_comes_first() -> None:
+    """A pod template's new metadata stands above its spec, between brackets too."""
+    head = "apiVersion: batch/v1\nkind: Job\nmetadata: {annotations: {accel.io/type: nvidia-l4}}\nspec:\n  "
+
+    assert "  template:\n    metadata:\n      annotations:\n" in after(
+        head + "template:\n    spec:\n      containers: [{name: a}]\n"
+    )
+    assert "template: {metadata: {annotations: {" in after(head + "template: {spec: {containers: [{name: a}]}} # c\n")
+
+
 def test_json_stays_json() -> None:
     """A JSON file is YAML too, and must not become a mixture."""
     text = json.dumps(yaml.safe_load(POD), indent=4) + "\n"

@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from webhook.rewrite import is_plain
+from webhook.layout import is_plain
 
 WORDS = [
     "a",

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from webhook import facts, terminal
 from webhook.catalogue import Accelerator, Catalogue, spelling
-from webhook.rewrite import Layout
+from webhook.layout import Layout
 from webhook.site import Site
 
 
