@@ -350,6 +350,22 @@ def test_a_defect_is_not_shown_to_the_client() -> None:
             assert b"not for clients" not in body
 
 
+def test_a_log_that_fails_does_not_answer_twice() -> None:
+    """When the line about an answer cannot be written the answer has gone out already, and stays the only
+    one."""
+
+    class Full(Recorder):
+        def debug(self, event: str, **fields: object) -> None:
+            raise OSError("no space left on device")
+
+    with running(LOCAL, allow, Full()) as at, connect(at) as connection:
+        connection.sendall(post())
+        rest = closed(connection)
+        assert rest.startswith(b"HTTP/1.1 200 ")
+        assert rest.count(b"HTTP/1.1 ") == 1
+        assert call(at)[0] == 200
+
+
 def test_the_real_thing_says_who_it_cannot_read() -> None:
     """With the product's own admit: junk is 400 in one line."""
     with running(LOCAL, log=Recorder()) as at:
@@ -487,7 +503,7 @@ def test_clients_are_asked_for_their_certificate(tmp_path: Path) -> None:
     issue(tmp_path)
     clients, strangers = (authority.new_ca(datetime.now(UTC)) for _ in range(2))
     (tmp_path / "clients.pem").write_bytes(clients.certificate)
-    names = ("kube-apiserver", "api.example")
+    names = ("kube-apiserver,api.example", "another")
     settings = from_files(tmp_path, client_ca_file=str(tmp_path / "clients.pem"), client_names=names)
 
     def status(client: Path | None) -> int:

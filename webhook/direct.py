@@ -34,6 +34,7 @@ class Direct(Connection):
         self._arrived = 0.0
         self._body = b""
         self._start: Any = None
+        self._answered = False
         self._call = cast(Callable[..., Coroutine[Any, Any, None]], self.app)
 
     def on_message_begin(self) -> None:
@@ -111,6 +112,7 @@ class Direct(Connection):
             "arrived": self._arrived,
         }
         self._body = body
+        self._answered = False
         work = self._call(scope, self._receive, self._send)
         try:
             # It has nothing to wait for, so its first step is its last.
@@ -118,12 +120,14 @@ class Direct(Connection):
         except StopIteration:
             return
         except Exception as error:
-            self.logger.error("the application failed", exc_info=error)
+            problem: Exception | None = error
         else:
             work.close()
-            self.logger.error("the application waited for something else than its request")
-        self.transport.write(_FAILED)
+            problem = None
+        if not self._answered:
+            self.transport.write(_FAILED)
         self.transport.close()
+        self.logger.error("the application failed, or waited for something else", exc_info=problem)
 
     async def _receive(self) -> Any:
         return {"type": "http.request", "body": self._body, "more_body": False}
@@ -139,6 +143,7 @@ class Direct(Connection):
             content += (name, b": ", value, b"\r\n")
         content += (b"\r\n", message["body"])
         self.transport.write(b"".join(content))
+        self._answered = True
         if not keep:
             self.transport.close()
 

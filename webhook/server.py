@@ -92,9 +92,8 @@ class Replica:
         self._metrics = Metrics()
         self._health = Health()
         self._limits = limits
-        self._connections = Connections(
-            limits, time.monotonic(), self._metrics.refuse, frozenset(settings.client_names)
-        )
+        names = frozenset(name for given in settings.client_names for name in given.split(",") if name)
+        self._connections = Connections(limits, time.monotonic(), self._metrics.refuse, names)
         self._probes = Connections(limits, time.monotonic(), lambda _reason: None)
         self._site = SiteFile(settings.config, _parser(settings.config), self._health, self._metrics, log, _now)
         self._state = StateFile(settings.state_file, self._health, self._metrics)

@@ -50,7 +50,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     client_names: tuple[str, ...] = ()
     """Common names or DNS names, one of which the client's certificate must carry. Empty: any that the CA
-    signed. kubeadm's are `kube-apiserver-kubelet-client` and `front-proxy-client`."""
+    signed. A comma list counts as several. kubeadm's are `kube-apiserver-kubelet-client` and
+    `front-proxy-client`."""
 
     state_file: str = ""
     """JSON file that `accel certs run` writes: ready only once it says that the API server trusts our CA in
