@@ -281,13 +281,24 @@ def test_a_volume_that_squats_on_our_name() -> None:
 
 
 def test_a_reapplied_object_brings_nothing_new() -> None:
-    """An UPDATE takes values only from the stored object, which was admitted before."""
+    """An UPDATE takes values only from the stored object, whatever its annotations have come to say."""
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "annotations": HOST}}
     new = {**job, "spec": {"template": {"spec": pod({})["spec"]}}}
     outcome = decided(admit(review(new, new, namespace="team-b"), SITE), new)
 
     assert (outcome.denied, outcome.patch) == ("", [])
-    assert any("not allowed" in warning for warning in outcome.warnings)
+    assert outcome.warnings
+
+
+@pytest.mark.parametrize("key", ["accel.io/scheduler", "accel.io/placement"])
+def test_a_reapplied_object_keeps_only_what_it_has(key: str) -> None:
+    """Permission is asked once: later the annotation is not refused, and adds nothing that is not stored."""
+    annotations = {"accel.io/type": "nvidia-l4", key: {"scheduler": "root-sched", "placement": "private"}[key[9:]]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "annotations": annotations}}
+    old = {**job, "spec": {"template": {"spec": {**pod({})["spec"], "nodeSelector": {"disk": "ssd"}}}}}
+    outcome = decided(admit(review(old, old, namespace="team-b"), SITE), old)
+
+    assert (outcome.denied, outcome.patch) == ("", [])
 
 
 BAD_CONFIGS = {
@@ -297,7 +308,7 @@ BAD_CONFIGS = {
     "a placement's name with a comma": b'placements: {"a,b": {}}',
     "a relative device": b"hostProfiles: {p: {devices: [dev/mem], exclusiveNode: true}}",
     "a device that climbs": b"hostProfiles: {p: {devices: [/dev/../etc], exclusiveNode: true}}",
-    "a numbered one that climbs": b"hostProfiles: {p: {devices: [{path: /../x, perDevice: true}], exclusiveNode: true}}",
+    "a numbered that climbs": b"hostProfiles: {p: {devices: [{path: /../x, perDevice: true}], exclusiveNode: true}}",
     "an optional device that climbs": b"hostProfiles: {p: {optionalDevices: [/dev/../etc], exclusiveNode: true}}",
     "a library that climbs": b"hostProfiles: {p: {libraries: [{hostPath: /opt/../etc, mountPath: /x}]}}",
     "a legacy volume that climbs": b"accelerators: {a.b/c: {volumes: [{name: v, hostPath: /a/../b, mountPath: /x}]}}",

@@ -61,7 +61,7 @@ def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
     """The admin's profiles for this type, mode and namespace; mode host without one is not for this namespace."""
     hardware, mode, site = resolution.accelerator, resolution.ask.mode, resolution.site
     found = site.host_profiles(hardware.name, hardware.resource, mode, resolution.namespace)
-    if mode == "plugin":
+    if mode == "plugin" or resolution.stored:
         return found
     if not found:
         namespace, valid = quoted(resolution.namespace), _modes(site, resolution.namespace)

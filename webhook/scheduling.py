@@ -46,10 +46,15 @@ def unset(name: str | None) -> bool:
     return not name or name == DEFAULT
 
 
-def wanted(ask: Ask, type_name: str, namespace: str, site: Site) -> tuple[str | None, str | None]:
-    """(scheduler, queue) by annotation, else by the first of the site's defaults that fits."""
+def wanted(
+    ask: Ask, type_name: str, namespace: str, site: Site, *, stored: bool = False
+) -> tuple[str | None, str | None]:
+    """(scheduler, queue) by annotation, else by the first of the site's defaults that fits.
+
+    `stored`: the object has its scheduler, which was allowed when it came.
+    """
     allowed = site.config.schedulers.allowed
-    if ask.scheduler is not None and ask.scheduler not in allowed:
+    if ask.scheduler is not None and ask.scheduler not in allowed and not stored:
         raise Denied("scheduler-not-allowed", value=ask.scheduler, valid=", ".join(allowed))
     default = site.scheduler_default(type_name, namespace)
     if default is None:
@@ -59,12 +64,21 @@ def wanted(ask: Ask, type_name: str, namespace: str, site: Site) -> tuple[str | 
     return scheduler, ask.queue or (default.queue if meant else None)
 
 
-def decide(ask: Ask, type_name: str, namespace: str, site: Site, *, present: str | None, kueue: bool) -> Scheduling:
+def decide(
+    ask: Ask,
+    type_name: str,
+    namespace: str,
+    site: Site,
+    *,
+    present: str | None,
+    kueue: bool,
+    stored: bool = False,
+) -> Scheduling:
     """What becomes of a template whose schedulerName is `present`.
 
     A site's default gives way to the user's own words in silence; an annotation that has no effect is told of.
     """
-    scheduler, queue = wanted(ask, type_name, namespace, site)
+    scheduler, queue = wanted(ask, type_name, namespace, site, stored=stored)
     kept = None if unset(present) else present
     refused = _refused(scheduler, kept, kueue)
     name = kept if refused or kept else scheduler
