@@ -108,7 +108,7 @@ WARNINGS: dict[str, str] = {
     "privileged": "container {name} is privileged: it sees every device of its node",
     "devices-closed": "container {name}: device files mostly do not open without privileged: true",
     "host-path-policy": "hostPath volumes: PodSecurity baseline and restricted refuse this Pod",
-    "library-path-kept": "container {name}: LD_LIBRARY_PATH is left to valueFrom or envFrom; libraries are in {ours}",
+    "library-path-kept": "container {name}: LD_LIBRARY_PATH stays (valueFrom or envFrom); it needs {ours}",
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
     "never-injected": "created without injection, which cannot be added now; delete and recreate",
     "update-not-understood": "left as it was: {why}",
