@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check install goldens bench control-plane cluster kube-demo soak lock
+.PHONY: help demo test check install goldens bench control-plane cluster cluster-tests kube-demo soak lock
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -31,6 +31,12 @@ cluster: install  ## tests on a real API server (builds the control plane when i
 	$(BIN)/python -m pytest -q tests/cluster
 
 test: check cluster  ## everything
+
+soak: install  ## the long proofs: rotations, rolls and abuse under load (15 minutes)
+	$(BIN)/python -m pytest -q -s -m soak tests
+
+cluster-tests: install  ## one file of them: make cluster-tests TESTS=tests/cluster/test_pods.py
+	$(BIN)/python -m pytest -q $(TESTS)
 
 goldens: install  ## rewrite tests/cases/*/expected.yaml from what the code does now; read the diff
 	$(BIN)/pytest -q tests/test_cases.py --update-goldens
