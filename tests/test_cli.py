@@ -158,6 +158,16 @@ def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
     assert f"error: {tmp_path}/x.yaml:2: not UTF-8 text\n" == accel("inject", "-f", str(tmp_path)).err
 
 
+def test_letters_that_the_locale_lacks() -> None:
+    """The result is UTF-8 wherever it goes; what is only shown is spelled out."""
+    text = POD.replace("jax-devices", '"é"')
+    shown = accel("inject", "-f", "-", "-o", "diff", stdin=text, PYTHONIOENCODING="ascii")
+
+    assert '"é"' in accel("inject", "-f", "-", stdin=text, PYTHONIOENCODING="ascii").out
+    assert (0, "") == (shown.code, shown.err)
+    assert r'name: "\xe9"' in shown.out
+
+
 def test_nothing_in_the_input_gets_a_warning() -> None:
     """Empty input is most often a pipe that broke."""
     assert Done(0, "", "warning: no object in stdin\n") == accel("inject", "-f", "-")

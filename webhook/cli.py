@@ -3,6 +3,7 @@
 Rooms are imported when their command is called, so that `accel serve` loads neither rich nor a Kubernetes client.
 """
 
+import io
 import os
 import sys
 from importlib import import_module, util
@@ -269,6 +270,8 @@ def _said(error: Exception) -> tuple[str, int] | None:
 def main() -> None:
     """Entry point of `accel` and `kubectl-accel`. No traceback reaches a user, unless ACCEL_DEBUG asks for it."""
     name = Path(sys.argv[0]).name
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale without a letter is no reason to stop
     try:
         app(prog_name="kubectl accel" if name == KUBECTL_PLUGIN else "accel")
     except BrokenPipeError:
