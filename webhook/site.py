@@ -174,7 +174,8 @@ class HostProfile(_Settings, frozen=True, kw_only=True):
     devices: tuple[str | Device, ...] = ()
     """Device files that every node of these types has. A pod does not start where one is missing."""
     optional_devices: tuple[str | Device, ...] = ()
-    """Device files that some nodes lack."""
+    """Device files that some nodes lack. Nothing checks them, and on a node without one the container runtime makes an
+    empty directory in its place. A privileged container has them anyway, and gets no mount."""
     libraries: tuple[Library, ...] = ()
     """Directories or files of the node, mounted read-only."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
@@ -182,7 +183,8 @@ class HostProfile(_Settings, frozen=True, kw_only=True):
     privileged: bool = False
     """Containers run privileged. Without it a device file can usually be seen but not opened."""
     exclusive_node: bool = False
-    """The pod has its node for itself. Nobody counts devices in mode `host`, so a profile with devices needs it."""
+    """No two such pods on one node, in whatever namespaces, by an anti-affinity. Nobody counts devices in mode `host`,
+    so a profile with devices needs it; pods that get at the devices in another way are yours to keep away."""
 
     def __post_init__(self) -> None:
         for path in (*self.devices, *self.optional_devices):
