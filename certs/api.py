@@ -69,6 +69,10 @@ class Api:
         """The object at `path`. Raises ApiError."""
         return self._decoded(self._send("GET", path))
 
+    def post(self, path: str, body: Object) -> Object:
+        """Create an object in the collection at `path`. Returns it as stored."""
+        return self._decoded(self._send("POST", path, body=body))
+
     def put(self, path: str, body: Object) -> Object:
         """Replace an object; its resourceVersion is the lock (Conflict). Returns it as stored."""
         return self._decoded(self._send("PUT", path, body=body))
@@ -138,15 +142,17 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def connect(kubeconfig: str | None = None, service_account: str = SERVICE_ACCOUNT_DIR, clock: Clock = now) -> Api:
+def connect(
+    kubeconfig: str | None = None, service_account: str = SERVICE_ACCOUNT_DIR, clock: Clock = now, context: str = ""
+) -> Api:
     """With that kubeconfig ("": the user's usual one), or as the pod's service account, whose token is re-read.
 
-    Raises NoCredentials.
+    `context` is one of the kubeconfig's; "": its current one. Raises NoCredentials.
     """
     configuration = client.Configuration()
     try:
         if kubeconfig is not None:
-            config.load_kube_config(kubeconfig or None, client_configuration=configuration)  # type: ignore[no-untyped-call]
+            config.load_kube_config(kubeconfig or None, context or None, configuration)  # type: ignore[no-untyped-call]
         else:
             _as_service_account(configuration, Path(service_account))
     except (ConfigException, OSError, ValueError) as error:

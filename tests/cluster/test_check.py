@@ -1,0 +1,407 @@
+"""`accel check` as a process, on a real API server with the chart installed: each state that it reports, made for real."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certs.authority import issue, new_ca, service_names
+
+from .chart import INJECTED, Release, bundles, install
+from .conftest import build
+from .controlplane import PROGRAMS, ControlPlane, expect
+from .process import free_port
+
+ACCEL = str(Path(sys.executable).with_name("accel"))
+ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+V4 = {"cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice", "cloud.google.com/gke-tpu-topology": "2x2x1"}
+PROFILE = {
+    "types": ["nvidia-*"],
+    "namespaces": ["host-*"],
+    "libraries": [{"hostPath": "/opt/nvidia/lib", "mountPath": "/usr/local/nvidia/lib64"}],
+    "modes": ["host"],
+    "exclusiveNode": True,
+}
+VALUES = {"replicas": 1, "config": {"hostProfiles": {"nvidia": PROFILE}}}
+
+Found = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane of this module's own: what is labelled in it is what the tests labelled."""
+    build(pytestconfig, *PROGRAMS, "helm")
+    with ControlPlane(tmp_path_factory.mktemp("check")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def release(plane: ControlPlane) -> Iterator[Release]:
+    """The chart with one replica that serves."""
+    with install(plane, values=VALUES) as installed:
+        installed.run_pods(1)
+        yield installed
+
+
+@pytest.fixture
+def labelled(plane: ControlPlane, release: Release) -> Iterator[str]:
+    """A labelled namespace."""
+    name = plane.namespace(INJECTED)
+    yield name
+    plane.delete_namespace(name)
+
+
+def run(namespace: str, kubeconfig: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """The command as a user has it."""
+    environment = {k: v for k, v in os.environ.items() if "proxy" not in k.lower() and not k.startswith("KUBE")}
+    command = [ACCEL, "check", f"--namespace={namespace}", f"--kubeconfig={kubeconfig}", *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+
+
+def check(release: Release, *flags: str, kubeconfig: Path | None = None) -> Found:
+    """The findings by check; what the exit code says is tested on the way."""
+    done = run(
+        release.namespace, kubeconfig or release.cluster.kubeconfig, f"--release={release.name}", "-ojson", *flags
+    )
+    assert "" == done.stderr
+    report = json.loads(done.stdout)
+    found = {finding["check"]: finding for finding in report["findings"]}
+    print("\n".join(f"{f['status']:8} {n:20} {f['message']} {f['details']} {f['fix']}" for n, f in found.items()))
+    assert done.returncode == int(any(finding["status"] == "failed" for finding in found.values()))
+    return found
+
+
+def statuses(found: Found) -> dict[str, str]:
+    """What is not in order."""
+    return {name: finding["status"] for name, finding in found.items() if finding["status"] != "ok"}
+
+
+def patch(release: Release, edit: Callable[[dict[str, Any]], None]) -> None:
+    """Edit each entry of the webhook configuration, as a person with kubectl does."""
+    body = release.webhook_configuration
+    for entry in body["webhooks"]:
+        edit(entry)
+    operations = [{"op": "replace", "path": "/webhooks", "value": body["webhooks"]}]
+    release.cluster.kubectl(
+        "patch", "mutatingwebhookconfiguration", release.fullname, "--type=json", "-p", json.dumps(operations)
+    )
+
+
+@contextmanager
+def without_certs(release: Release) -> Iterator[None]:
+    """While nobody repairs caBundle; afterwards it is repaired."""
+    release.pods[0].processes["certs"].signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        release.pods[0].processes["certs"].signal(signal.SIGCONT)
+        patch(release, lambda entry: entry["clientConfig"].pop("caBundle", None))
+        release.cluster.wait_for("caBundle to be repaired", lambda: all(bundles(release).values()))
+
+
+def pod(kind: str = "tpu-v4-8", name: str = "train") -> dict[str, Any]:
+    """A Pod that asks."""
+    containers = [{"name": "main", "image": "example/train"}]
+    return {"metadata": {"name": name, "annotations": {"accel.io/type": kind}}, "spec": {"containers": containers}}
+
+
+def create(plane: ControlPlane, namespace: str, obj: Mapping[str, Any]) -> None:
+    expect(plane.request("POST", f"/api/v1/namespaces/{namespace}/pods", obj), "a pod")
+
+
+def test_nobody_opted_in(release: Release) -> None:
+    """A fresh installation: all is well, and the one thing to do is said."""
+    found = check(release)
+
+    assert {"namespaces": "warning", "dry-run": "skipped"} == statuses(found)
+    assert "kubectl label namespace NAME accel.io/injection=enabled" == found["namespaces"]["fix"]
+
+
+def test_all_is_well(plane: ControlPlane, release: Release, labelled: str) -> None:
+    """With a node and a Pod everything is ok, and the dry run says what came back."""
+    plane.fake_node("v4", labels=V4, taints=["google.com/tpu"], allocatable={"google.com/tpu": "4"})
+    create(plane, labelled, pod())
+    found = check(release)
+
+    assert {} == statuses(found)
+    assert found["dry-run"]["message"] == f"accel.io/type: tpu-v4-8 in {labelled} came back with google.com/tpu: 4"
+    assert found["nodes"]["details"][0].startswith("tpu-v4-8: 1 of 1 nodes (cloud.google.com/gke-tpu-accelerator=")
+    table = run(release.namespace, plane.kubeconfig)
+    assert (0, "") == (table.returncode, table.stderr)
+    assert "14 ok" == table.stdout.splitlines()[-1]
+
+
+def test_labels_in_vain(plane: ControlPlane, release: Release, labelled: str) -> None:
+    """kube-system is never injected, and only one value of the label means something."""
+    plane.kubectl("label", "namespace", "kube-system", "accel.io/injection=enabled")
+    plane.kubectl("label", "namespace", "default", "accel.io/injection=true")
+    found = check(release)
+    plane.kubectl("label", "namespace", "kube-system", "default", "accel.io/injection-")
+
+    assert {"namespaces": "warning"} == statuses(found)
+    assert {
+        "kube-system is labelled, but never injected",
+        'default has accel.io/injection="true", not "enabled"',
+    } == set(found["namespaces"]["details"])
+
+
+def test_no_node_for_a_type(plane: ControlPlane, release: Release, labelled: str) -> None:
+    """A type in use without nodes; an autoscaler may still add them."""
+    create(plane, labelled, pod("tpu-v6e-8"))
+    found = check(release)
+
+    assert {"nodes": "warning"} == statuses(found)
+    assert found["nodes"]["details"][0].startswith("tpu-v6e-8: 0 of 1 nodes")
+    assert "autoscaler" in found["nodes"]["fix"]
+
+
+def test_an_object_that_was_not_injected(plane: ControlPlane, release: Release) -> None:
+    """It was there before the namespace opted in."""
+    namespace = plane.namespace()
+    create(plane, namespace, pod())
+    plane.kubectl("label", "namespace", namespace, "accel.io/injection=enabled")
+    found = check(release)
+    plane.delete_namespace(namespace)
+
+    assert {"objects": "warning"} == statuses(found)
+    assert [f"Pod {namespace}/train"] == found["objects"]["details"]
+
+
+def test_pod_security_against_host_mode(plane: ControlPlane, release: Release) -> None:
+    """A namespace may use a host profile, and its PodSecurity level refuses what that mounts."""
+    namespace = plane.namespace({**INJECTED, "pod-security.kubernetes.io/enforce": "restricted"}, prefix="host")
+    found = check(release)
+    plane.delete_namespace(namespace)
+
+    assert {"pod-security": "warning"} == statuses(found)
+    [line] = found["pod-security"]["details"]
+    assert line == f"{namespace} enforces restricted; host profile nvidia needs /opt/nvidia/lib"
+
+
+def test_another_injector(plane: ControlPlane, release: Release, labelled: str) -> None:
+    """HAMi's webhook, by the name of its entry; its own way out is named."""
+    entry = {
+        "name": "vgpu.hami.io",
+        "clientConfig": {"service": {"name": "hami-scheduler", "namespace": "kube-system", "path": "/webhook"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+        "admissionReviewVersions": ["v1"],
+    }
+    expect(plane.request("POST", ADMISSION, {"metadata": {"name": "hami-webhook"}, "webhooks": [entry]}), "HAMi's")
+    found = check(release)
+    plane.request("DELETE", f"{ADMISSION}/hami-webhook")
+
+    assert {"injectors": "warning"} == statuses(found)
+    assert "hami.io/webhook=ignore" in found["injectors"]["fix"]
+
+
+def test_edited_failure_policy(release: Release, labelled: str) -> None:
+    """One entry differs from the others, and the API server knows who wrote it."""
+    release.cluster.kubectl("patch", "mutatingwebhookconfiguration", release.fullname, "-p", failure_policy("Ignore"))
+    found = check(release)
+    release.helm("upgrade", release.name, str(release.chart), "--force-conflicts", values=VALUES)
+    after = check(release)
+
+    assert {"configuration": "failed", "configuration-edits": "warning"} == statuses(found)
+    assert "failurePolicy differs: pods.accel.io has Ignore, the others Fail" in found["configuration"]["details"]
+    assert ["pods.accel.io: failurePolicy, by kubectl-patch"] == found["configuration-edits"]["details"]
+    assert {} == statuses(after)
+
+
+def failure_policy(value: str) -> str:
+    return json.dumps({"webhooks": [{"name": "pods.accel.io", "failurePolicy": value}]})
+
+
+def test_edited_selector(release: Release, labelled: str) -> None:
+    """An entry that would stop kube-system is found, whoever wrote it."""
+    broad = json.dumps({"webhooks": [{"name": "pods.accel.io", "namespaceSelector": None}]})
+    release.cluster.kubectl("patch", "mutatingwebhookconfiguration", release.fullname, "-p", broad)
+    found = check(release)
+    release.helm("upgrade", release.name, str(release.chart), "--force-conflicts", values=VALUES)
+
+    assert "failed" == found["configuration"]["status"]
+    problems = found["configuration"]["details"]
+    assert "pods.accel.io: namespaceSelector does not need accel.io/injection=enabled" in problems
+    sent = f"kube-system, kube-node-lease, {release.namespace}"
+    assert f"pods.accel.io: namespaceSelector does not exclude {sent}" in problems
+
+
+def test_cleared_ca_bundle(release: Release, labelled: str) -> None:
+    """Nobody is trusted, and nobody repairs it."""
+    with without_certs(release):
+        patch(release, lambda entry: entry["clientConfig"].pop("caBundle", None))
+        found = check(release)
+
+    assert "failed" == found["ca-bundle"]["status"]
+    assert "have no caBundle" in found["ca-bundle"]["message"]
+    assert "logs deploy/accel-injector -c certs" in found["ca-bundle"]["fix"]
+    assert "failed" == found["dry-run"]["status"]
+
+
+def test_wrong_ca_bundle(release: Release, labelled: str) -> None:
+    """Another authority is trusted than the one that signs: the API server's own x509 error is told."""
+    other = base64.b64encode(new_ca(datetime.now(UTC)).certificate).decode()
+    with without_certs(release):
+        patch(release, lambda entry: entry["clientConfig"].update(caBundle=other))
+        found = check(release)
+        release.cluster.delete_namespace(labelled)
+        release.cluster.wait_for("the namespace to be gone", lambda: gone(release.cluster, labelled))
+        silent = check(release)
+
+    assert {"ca-bundle": "failed", "dry-run": "failed"} == statuses(found)
+    assert "x509" in found["ca-bundle"]["details"][0]
+    assert "do not trust the authority in Secret accel-injector-ca" in silent["ca-bundle"]["message"]
+
+
+def gone(plane: ControlPlane, namespace: str) -> bool:
+    return plane.request("GET", f"/api/v1/namespaces/{namespace}").status == 404
+
+
+def test_nobody_ready(release: Release, labelled: str) -> None:
+    """The webhook ends: no endpoint, no replica, and what the API server says when it calls."""
+    running = release.pods[0]
+    service = f"/api/v1/namespaces/{release.namespace}/services/{release.fullname}"
+    before = release.cluster.get(service)["spec"]
+    running.processes["webhook"].signal(signal.SIGKILL)
+    release.kubelet.patch_status(running, "Running", ready=False)
+    release.cluster.wait_for("no replica", lambda: not release.deployment["status"].get("readyReplicas"))
+    stopped = check(release)
+    cluster_ip = {"spec": {"type": "ClusterIP", "externalName": None}}
+    expect(release.cluster.request("PATCH", service, cluster_ip), "the Service")
+    empty = check(release)
+    external = {"spec": {"type": "ExternalName", "externalName": before["externalName"], "clusterIP": None}}
+    running.ready = False
+    release.run_pods(1)
+    with_address(release)
+    ready = release.cluster.wait_for("an endpoint", lambda: endpoints(release))
+    expect(release.cluster.request("PATCH", service, {"spec": {**external["spec"], "clusterIPs": None}}), "the Service")
+
+    assert {"deployment": "failed", "dry-run": "failed"} == statuses(stopped)
+    assert "failed calling webhook" in stopped["dry-run"]["message"]
+    assert "0 of 1 replicas are ready" == stopped["deployment"]["message"]
+    assert "failed" == empty["endpoints"]["status"]
+    assert f"no endpoint of Service {release.namespace}/accel-injector is ready" == empty["endpoints"]["message"]
+    assert "1 of 1 endpoints are ready" == ready
+
+
+def with_address(release: Release) -> None:
+    """What a kubelet writes beside readiness: without an address a Pod is no endpoint."""
+    path = f"/api/v1/namespaces/{release.namespace}/pods/{release.pods[0].name}/status"
+    addresses = {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}
+    expect(release.cluster.request("PATCH", path, {"status": addresses}), "the status")
+
+
+def endpoints(release: Release) -> str:
+    found = check(release)["endpoints"]
+    return str(found["message"]) if found["status"] == "ok" else ""
+
+
+def test_no_rights(plane: ControlPlane, release: Release, labelled: str) -> None:
+    """Each check that cannot be made says which right it needs; the others are made."""
+    plane.kubectl("create", "clusterrole", "reads-webhooks", "--verb=get", "--resource=mutatingwebhookconfigurations")
+    account = f"--serviceaccount={labelled}:default"
+    plane.kubectl("create", "clusterrolebinding", "reads-webhooks", "--clusterrole=reads-webhooks", account)
+    found = check(release, kubeconfig=plane.service_account_kubeconfig(labelled, "default"))
+    plane.kubectl("delete", "clusterrole,clusterrolebinding", "reads-webhooks")
+
+    assert {"api-server", "configuration", "configuration-edits", "expiry"} == found.keys() - statuses(found).keys()
+    needs = {name: f["message"] for name, f in found.items() if f["status"] == "skipped"}
+    assert {
+        "deployment": f"needs get on deployments in {release.namespace}",
+        "endpoints": f"needs get on services in {release.namespace}",
+        "site-config": f"needs get on configmaps in {release.namespace}",
+        "ca-bundle": f"needs get on secrets in {release.namespace}",
+        "namespaces": "needs list on namespaces",
+        "dry-run": "needs a labelled namespace",
+        "objects": "needs list on namespaces",
+        "nodes": "needs list on nodes",
+        "injectors": "needs list on mutatingwebhookconfigurations",
+        "pod-security": "needs list on namespaces",
+    } == needs
+
+
+def test_a_token_that_is_not_accepted(plane: ControlPlane, tmp_path: Path) -> None:
+    """One line, no traceback."""
+    file = tmp_path / "kubeconfig"
+    text = json.loads(plane.kubectl("config", "view", "--raw", "-ojson").stdout)
+    text["users"][0]["user"] = {"token": "nobody"}
+    file.write_text(json.dumps(text))
+    done = run("accel-system", file)
+
+    assert (1, "") == (done.returncode, done.stderr)
+    assert "does not accept your credentials" in done.stdout
+
+
+def test_no_api_server(plane: ControlPlane, tmp_path: Path) -> None:
+    """Nobody listens there; the other context of the same file works."""
+    file = tmp_path / "kubeconfig"
+    config = json.loads(plane.kubectl("config", "view", "--raw", "-ojson").stdout)
+    there = config["clusters"][0]
+    nowhere = {**there["cluster"], "server": f"https://127.0.0.1:{free_port()}"}
+    config["clusters"].append({"name": "nowhere", "cluster": nowhere})
+    config["contexts"].append(
+        {"name": "nowhere", "context": {**config["contexts"][0]["context"], "cluster": "nowhere"}}
+    )
+    file.write_text(json.dumps(config))
+    silent, answered = run("accel-system", file, "--context=nowhere"), run("accel-system", file, "--context=test")
+
+    assert (1, "") == (silent.returncode, silent.stderr)
+    assert silent.stdout.startswith("failed  api-server  cannot be reached: GET /version: ")
+    assert answered.stdout.startswith("ok       api-server ")
+
+
+def test_a_certificate_that_ends_soon(plane: ControlPlane) -> None:
+    """existing-secret with a leaf of ten minutes; then one of an authority that nobody trusts."""
+    namespace = plane.namespace()
+    ca, other = new_ca(datetime.now(UTC)), new_ca(datetime.now(UTC))
+    values = {"tls": {"mode": "existing-secret", "existingSecret": "given", "caBundle": ca.certificate.decode()}}
+    with install(plane, name="short", namespace=namespace, values=values) as short:
+        names = service_names(short.fullname, namespace)
+        leaves = [issue(by, names, datetime.now(UTC), timedelta(minutes=10)) for by in (ca, other)]
+        give(short, leaves[0].certificate, leaves[0].key)
+        soon = check(short)
+        give(short, leaves[1].certificate, leaves[1].key)
+        strange = check(short)
+
+    assert "warning" == soon["expiry"]["status"]
+    assert "serving certificate until" in soon["expiry"]["details"][0]
+    assert "accel certs issue" in soon["expiry"]["fix"]
+    assert "ok" == soon["ca-bundle"]["status"]
+    assert "failed" == soon["deployment"]["status"]
+    assert "failed" == strange["ca-bundle"]["status"]
+
+
+def give(release: Release, certificate: bytes, key: bytes) -> None:
+    """The Secret that the chart was told of."""
+    data = {n: base64.b64encode(v).decode() for n, v in {"tls.crt": certificate, "tls.key": key}.items()}
+    meta = {"name": "given", "namespace": release.namespace}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "kubernetes.io/tls", "data": data}
+    release.cluster.apply(secret)
+
+
+def test_missing_configuration(plane: ControlPlane, release: Release, labelled: str) -> None:
+    """Nothing is injected, and the dry run shows it; a wrong name of the release is told from that. Runs last."""
+    name = run(release.namespace, plane.kubeconfig, "--release=other", "-ojson")
+    plane.request("DELETE", f"{ADMISSION}/{release.fullname}")
+    found = check(release)
+
+    [wrong] = [f for f in json.loads(name.stdout)["findings"] if f["check"] == "configuration"]
+    hint = f"accel check --release accel-injector --namespace {release.namespace}"
+    assert ("failed", f"Another release is there: {hint}") == (wrong["status"], wrong["fix"])
+    assert (
+        "there is no MutatingWebhookConfiguration accel-injector: nothing is injected"
+        == (found["configuration"]["message"])
+    )
+    assert "failed" == found["dry-run"]["status"]
+    assert "came back without devices" in found["dry-run"]["message"]

@@ -1,0 +1,66 @@
+"""Which templates of an object ask for an accelerator, and whether they have it. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from webhook.admission import view
+from webhook.annotations import INJECTED, PREFIX
+from webhook.check.facts import Asked
+from webhook.inject import targets_of
+from webhook.kinds.workload import Setting, Target, Workload
+from webhook.messages import Denied
+from webhook.site import Site
+
+ENDED = ("Succeeded", "Failed")
+
+
+def asked(workload: Workload, value: dict[str, Any], site: Site) -> Iterator[Asked]:
+    """The templates of a stored object (JSON) that ask; none where it ended, or is another's to inject."""
+    raw = msgspec.json.encode(_as_it_came(value))
+    metadata = value.get("metadata") or {}
+    if PREFIX.encode() not in raw or metadata.get("deletionTimestamp") or _ended(value):
+        return
+    namespace, name = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+    try:
+        obj = view(workload, raw)
+        if workload.skipped(obj) is not None:
+            return
+        for target in targets_of(workload, obj, Setting(namespace, site)):
+            yield _asked(workload, namespace, name, target)
+    except Denied as denied:
+        line = denied.message.splitlines()[0]
+        yield Asked(workload.kind, namespace, name, injected=INJECTED.encode() in raw, refused=line)
+
+
+def _asked(workload: Workload, namespace: str, name: str, target: Target) -> Asked:
+    resolution = target.resolution
+    host = resolution.ask.mode == "host"
+    return Asked(
+        kind=workload.kind,
+        namespace=namespace,
+        name=name,
+        hardware=resolution.accelerator,
+        devices=0 if host else sum(holder.devices for holder in resolution.holders),
+        host=host,
+        injected=target.place.annotations.get(INJECTED) is not None,
+    )
+
+
+def _as_it_came(value: dict[str, Any]) -> dict[str, Any]:
+    """Without the node that the scheduler chose: a Pod that came with one is left alone, these did not."""
+    spec = value.get("spec") or {}
+    if "nodeName" not in spec:
+        return value
+    return {**value, "spec": {key: kept for key, kept in spec.items() if key != "nodeName"}}
+
+
+def _ended(value: dict[str, Any]) -> bool:
+    status = value.get("status") or {}
+    done = any(c.get("status") == "True" and c.get("type") in DONE for c in status.get("conditions") or ())
+    return status.get("phase") in ENDED or done
+
+
+DONE = ("Complete", "Completed", "Failed")
+"""Conditions of a Job and of a JobSet that ended."""

@@ -1,0 +1,154 @@
+"""Certificates: does caBundle accept what is served, and until when. Pure.
+
+The serving certificate of self-managed replicas is in their memory alone, so there the authority that signs it is
+looked at; whether the API server accepts it is what the dry run says.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from datetime import timedelta
+
+from certs import authority, duration
+from certs.keyring import stamp
+from webhook.check.configuration import ABSENT
+from webhook.check.facts import Configuration, DryRun, Entry, Facts, Trust, Unread
+from webhook.check.finding import Finding, failed, ok, pointless, skipped, warning
+
+SOON = timedelta(days=14)
+"""A certificate that people renew should have longer than this."""
+RENEWED_BY = 4
+"""What renews by itself does so with a third of the life left: with less than a fourth, it did not."""
+CERT_MANAGER = "cert-manager.io/inject-ca-from"
+
+
+def ca_bundle(facts: Facts) -> Finding:
+    """Every entry's caBundle accepts the certificate that replicas serve."""
+    found, trust = facts.configuration, facts.trust
+    if isinstance(found, Unread):
+        return skipped(found)
+    if found is None or not found.webhooks:
+        return pointless(ABSENT)
+    empty = [entry.name for entry in found.webhooks if not _bundle(entry)]
+    if empty:
+        message = f"{len(empty)} of {len(found.webhooks)} entries have no caBundle that can be read"
+        return failed(message, _refill(facts), *empty)
+    refused = facts.dry_run.message if isinstance(facts.dry_run, DryRun) else ""
+    if "x509" in refused or "tls:" in refused:
+        return failed("the API server does not accept the serving certificate", _refill(facts), refused)
+    if trust is None:
+        return failed("the Secret with the certificates is not there", _refill(facts))
+    if isinstance(trust, Unread):
+        return skipped(trust)
+    return _accepted(facts, trust, found.webhooks)
+
+
+def expiry(facts: Facts) -> Finding:
+    """Nothing that callers check ends soon."""
+    found, trust = facts.configuration, facts.trust
+    entries = (found.webhooks or []) if isinstance(found, Configuration) else []
+    ends = [*_of_secret(facts, trust), *_of_entries(facts, entries)]
+    if not ends:
+        return skipped(trust) if isinstance(trust, Unread) else pointless("there is no certificate to look at")
+    lines, worst = [], ok("")
+    for certificate, what, renewed in ends:
+        left = authority.not_after(certificate) - facts.now
+        until = f"{what} until {stamp(authority.not_after(certificate))}"
+        lines.append(f"{until}, {duration.spell(left)} left" if left > timedelta(0) else f"{until}: expired")
+        if left <= timedelta(0):
+            worst = failed("a certificate has expired", _refill(facts))
+        elif left < _margin(certificate, renewed) and worst.status == "ok":
+            worst = warning("a certificate ends soon and was not renewed", _refill(facts))
+    if worst.status == "ok":
+        return ok("; ".join(lines))
+    return Finding(worst.status, worst.message, worst.fix, tuple(lines))
+
+
+def _accepted(facts: Facts, trust: Trust, entries: list[Entry]) -> Finding:
+    wrong = [entry.name for entry in entries if not _accepts(entry, trust, facts)]
+    what = f"the certificate in Secret {trust.secret}" if trust.leaf else f"the authority in Secret {trust.secret}"
+    if not trust.leaf and not trust.signing:
+        return failed(f"Secret {trust.secret} holds no certificate that can be read", _refill(facts))
+    if wrong:
+        return failed(f"{len(wrong)} of {len(entries)} entries do not trust {what}", _refill(facts), *wrong)
+    return ok(f"all {len(entries)} entries trust {what}")
+
+
+def _accepts(entry: Entry, trust: Trust, facts: Facts) -> bool:
+    """Trust alone: a leaf that has ended is `expiry`'s to tell."""
+    bundle = _bundle(entry)
+    if not trust.leaf:
+        return set(authority.split(trust.signing)) <= set(_split(entry))
+    release = facts.release
+    try:
+        at = min(facts.now, authority.not_after(trust.leaf) - timedelta(seconds=1))
+    except ValueError:
+        return False
+    return authority.valid_at(trust.leaf, bundle, authority.service_names(release.fullname, release.namespace)[:1], at)
+
+
+Dated = tuple[bytes, str, bool]
+"""A certificate, what it is, and whether somebody renews it without being asked."""
+
+
+def _of_secret(facts: Facts, trust: Trust | Unread | None) -> Iterator[Dated]:
+    if not isinstance(trust, Trust):
+        return
+    if trust.signing:
+        yield trust.signing, "authority", True
+    if trust.leaf and _readable(trust.leaf):
+        yield trust.leaf, "serving certificate", _by_cert_manager(facts)
+
+
+def _of_entries(facts: Facts, entries: list[Entry]) -> Iterator[Dated]:
+    """The authority that lasts longest: predecessors may end beside it."""
+    bundled = [ca for entry in entries[:1] for ca in _split(entry)]
+    if bundled and not (isinstance(facts.trust, Trust) and facts.trust.signing):
+        yield max(bundled, key=authority.not_after), "authority in caBundle", _by_cert_manager(facts)
+
+
+def _margin(certificate: bytes, renewed: bool) -> timedelta:
+    life: timedelta = authority.not_after(certificate) - authority.not_before(certificate)
+    return min(SOON, life / RENEWED_BY) if renewed else SOON
+
+
+def _refill(facts: Facts) -> str:
+    """Who writes certificates and caBundle, and how to see what keeps him from it."""
+    release, deployment = facts.release, facts.deployment
+    mounted = deployment.secret if deployment is not None and not isinstance(deployment, Unread) else ""
+    if not mounted:
+        return f"The certs container writes it: kubectl -n {release.namespace} logs deploy/{release.fullname} -c certs"
+    if _by_cert_manager(facts):
+        return f"cert-manager writes it: kubectl -n {release.namespace} describe certificate {mounted}"
+    issue = (
+        f"accel certs issue --service {release.fullname} --namespace {release.namespace} --dir DIR --secret {mounted}"
+    )
+    return f"{issue} | kubectl apply -f -, then helm upgrade with --set-file tls.caBundle=DIR/ca.crt"
+
+
+def _by_cert_manager(facts: Facts) -> bool:
+    found = facts.configuration
+    return isinstance(found, Configuration) and CERT_MANAGER in (found.metadata.annotations or {})
+
+
+def _bundle(entry: Entry) -> bytes:
+    """The PEM text; empty where it cannot be read."""
+    try:
+        pem = base64.b64decode(entry.clientConfig.caBundle or "", validate=True)
+        authority.split(pem)
+    except (binascii.Error, ValueError):
+        return b""
+    return pem
+
+
+def _split(entry: Entry) -> list[bytes]:
+    pem = _bundle(entry)
+    return authority.split(pem) if pem else []
+
+
+def _readable(certificate: bytes) -> bool:
+    try:
+        authority.parse(certificate)
+    except ValueError:
+        return False
+    return True

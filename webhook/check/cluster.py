@@ -1,0 +1,317 @@
+"""Reads a cluster and makes `Facts`. The only module here that does I/O; judges nothing.
+
+Bounded: every call has the client's own time limit, lists have a number of pages, and once `SECONDS` are over no
+further call is made. What cannot be read becomes an `Unread` and costs only the checks that need it.
+"""
+
+import base64
+import binascii
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from certs import api, keyring, rotation
+from certs.api import Api, ApiError, NotFound, Object
+from webhook import config
+from webhook.annotations import INJECTED, TYPE
+from webhook.check.asking import asked
+from webhook.check.facts import (
+    OPT_IN,
+    Asked,
+    Asking,
+    Configuration,
+    Deployment,
+    DryRun,
+    EndpointSlice,
+    Facts,
+    Namespace,
+    Node,
+    Nodes,
+    Release,
+    Service,
+    Trust,
+    Unread,
+)
+from webhook.document import BadConfig
+from webhook.kinds.workload import Workload
+from webhook.site import Site
+from webhook.workloads import WORKLOADS
+
+SECONDS = 20.0
+"""After this no call is begun; the last one takes its own time limit at most."""
+AT_ONCE = 4
+PAGE = 500
+PAGES = 2
+NODE_PAGES = 10
+MOST_NAMESPACES = 25
+"""Labelled namespaces whose objects are read."""
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+KINDS = (
+    ("", "Pod"),
+    ("batch", "Job"),
+    ("jobset.x-k8s.io", "JobSet"),
+    ("batch.volcano.sh", "Job"),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+)
+"""The kinds whose stored objects are read: what is made of the others are Pods and Jobs."""
+
+PROBE_TYPE = "tpu-v4-8"
+"""Asked for in the dry run: one host, and in the catalogue of every platform."""
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """One look at one cluster."""
+
+    def __init__(self, way: Api, release: Release) -> None:
+        self._api = way
+        self._release = release
+        self._until = time.monotonic() + SECONDS
+
+    def facts(self) -> Facts:
+        """Everything that can be read with these rights; only the version where nobody answers."""
+        version = self._version()
+        if isinstance(version, Unread):
+            return Facts(release=self._release, now=api.now(), version=version)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return self._all(pool, version)
+
+    def _all(self, pool: ThreadPoolExecutor, version: str) -> Facts:
+        name, namespace = self._release.fullname, self._release.namespace
+        core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
+        slices = {"labelSelector": f"kubernetes.io/service-name={name}"}
+        discovery = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+        configuration = pool.submit(self._one, f"{ADMISSION}/{name}", Configuration)
+        deployment = pool.submit(self._one, f"{apps}/deployments/{name}", Deployment)
+        service = pool.submit(self._one, f"{core}/services/{name}", Service)
+        settings = pool.submit(self._one, f"{core}/configmaps/{name}", dict[str, Any])
+        configurations = pool.submit(self._several, ADMISSION, Configuration)
+        endpoints = pool.submit(self._several, discovery, EndpointSlice, slices)
+        nodes = pool.submit(self._nodes)
+        namespaces = self._several("/api/v1/namespaces", Namespace, {"labelSelector": OPT_IN})
+        site, site_error = _site(settings.result())
+        facts = Facts(
+            release=self._release,
+            now=api.now() - self._api.clock_ahead,
+            version=version,
+            configuration=configuration.result(),
+            others=_without(configurations.result(), name),
+            deployment=deployment.result(),
+            service=service.result(),
+            slices=endpoints.result(),
+            trust=self._trust(deployment.result()),
+            site=site,
+            site_error=site_error,
+            namespaces=namespaces,
+        )
+        chosen = site if isinstance(site, Site) else config.load()
+        return msgspec.structs.replace(
+            facts, asking=self._asking(pool, facts, chosen), nodes=nodes.result(), dry_run=self._dry_run(facts)
+        )
+
+    # --- one call --------------------------------------------------------------------------------------------------
+
+    def _version(self) -> str | Unread:
+        found = self._call("get on /version", lambda: self._api.get("/version"))
+        return found if isinstance(found, Unread) else str(found.get("gitVersion", ""))
+
+    def _call(self, needs: str, ask: Callable[[], T]) -> T | Unread:
+        """The answer, or why there is none."""
+        if time.monotonic() > self._until:
+            return Unread(needs, 0, f"not asked: the answers before took more than {SECONDS:.0f} s")
+        try:
+            return ask()
+        except ApiError as error:
+            return Unread(needs, error.status, str(error)[:300])
+
+    def _one(self, path: str, form: type[T]) -> T | Unread | None:
+        """The object at a path."""
+
+        def ask() -> T | None:
+            try:
+                return _as(self._api.get(path), form)
+            except NotFound:
+                return None
+
+        return self._call(_needs("get", path.rpartition("/")[0]), ask)
+
+    def _several(self, path: str, form: type[T], query: dict[str, str] | None = None) -> tuple[T, ...] | Unread:
+        found = self._pages(path, form, PAGES, query)
+        return found if isinstance(found, Unread) else found[0]
+
+    def _pages(
+        self, path: str, form: type[T], most: int, query: dict[str, str] | None = None
+    ) -> tuple[tuple[T, ...], bool] | Unread:
+        """The items of a list, and whether those are all."""
+        items: list[T] = []
+        following = ""
+        for _ in range(most):
+            page = self._call(
+                _needs("list", path), partial(self._page, path, form, {**(query or {}), **_from(following)})
+            )
+            if isinstance(page, Unread):
+                return (tuple(items), False) if items else page
+            items += page[0]
+            following = page[1]
+            if not following:
+                return tuple(items), True
+        return tuple(items), False
+
+    def _page(self, path: str, form: type[T], query: dict[str, str]) -> tuple[list[T], str]:
+        """One page, and where the next one begins. Raises ApiError."""
+        page = self._api.get(f"{path}?{urlencode(query)}")
+        following = str((page.get("metadata") or {}).get("continue") or "")
+        return [_as(item, form) for item in page.get("items") or []], following
+
+    # --- what takes more than one ----------------------------------------------------------------------------------
+
+    def _nodes(self) -> Nodes | Unread:
+        found = self._pages("/api/v1/nodes", Node, NODE_PAGES)
+        return found if isinstance(found, Unread) else Nodes(*found)
+
+    def _trust(self, deployment: Deployment | Unread | None) -> Trust | Unread | None:
+        """The certificates of the Secret that the Deployment mounts, or of the one that its replicas share."""
+        mounted = deployment.secret if isinstance(deployment, Deployment) else ""
+        name = mounted or f"{self._release.fullname}-ca"
+        secret = self._one(f"/api/v1/namespaces/{self._release.namespace}/secrets/{name}", dict[str, Any])
+        if secret is None or isinstance(secret, Unread):
+            return secret
+        data = secret.get("data") or {}
+        if mounted:
+            return Trust(name, leaf=_decoded(data.get("tls.crt", "")))
+        ring = keyring.from_secret(data, {})
+        pair = rotation.signer(ring, api.now()) or ring.signing or ring.upcoming
+        return Trust(name, signing=pair.certificate if pair else b"")
+
+    def _asking(self, pool: ThreadPoolExecutor, facts: Facts, site: Site) -> Asking:
+        """What asks, in labelled namespaces."""
+        names = [namespace.name for namespace in facts.labelled]
+        places = [
+            (workload, f"{path}/namespaces/{quote(name)}/{workload.plural}")
+            for workload, path in self._served()
+            for name in names[:MOST_NAMESPACES]
+        ]
+        answers = list(pool.map(lambda place: self._pages(place[1], Object, PAGES), places))
+        found: list[Asked] = []
+        unread: dict[str, Unread] = {}
+        left_out = [f"{len(names) - MOST_NAMESPACES} more namespaces"] if len(names) > MOST_NAMESPACES else []
+        for (workload, path), answer in zip(places, answers, strict=True):
+            if isinstance(answer, Unread):
+                unread.setdefault(answer.needs, answer)
+                continue
+            found += [template for item in answer[0] for template in asked(workload, item, site)]
+            left_out += [] if answer[1] else [f"more than {len(answer[0])} {_needs('', path).strip()}"]
+        return Asking(tuple(found), tuple(unread.values()), tuple(left_out))
+
+    def _served(self) -> Iterable[tuple[Workload, str]]:
+        """The kinds that this cluster knows, each with the path of its version."""
+        for workload in (WORKLOADS[key] for key in KINDS):
+            path = f"/apis/{workload.group}/{VERSIONS[workload.group]}" if workload.group else "/api/v1"
+            known = self._one(path, dict[str, Any]) if workload.group not in ("", "batch") else {}
+            if known is not None:
+                yield workload, path
+
+    def _dry_run(self, facts: Facts) -> DryRun | Unread | None:
+        """A Pod that asks, in the first labelled namespace. None without one."""
+        usable = [n for n in facts.labelled if n.status.phase != "Terminating"]
+        if not usable:
+            return None
+        namespace = usable[0].name
+        path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+        answer = self._call(f"create on pods in {namespace}", lambda: self._api.post(path, probe()))
+        if not isinstance(answer, Unread):
+            return _came_back(namespace, answer)
+        if answer.status == 0 or "cannot create resource" in answer.why:
+            return answer
+        return DryRun(namespace, PROBE_TYPE, answer.status, answer.why.partition(f"{answer.status} ")[2])
+
+
+VERSIONS = {
+    "batch": "v1",
+    "jobset.x-k8s.io": "v1alpha2",
+    "batch.volcano.sh": "v1alpha1",
+    "leaderworkerset.x-k8s.io": "v1",
+}
+
+
+def probe() -> Object:
+    """A Pod that asks for an accelerator and that PodSecurity's `restricted` and a quota let pass."""
+    resources = {"cpu": "10m", "memory": "16Mi"}
+    container = {
+        "name": "main",
+        "image": "registry.k8s.io/pause:3.10",
+        "resources": {"requests": resources, "limits": resources},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "accel-check-", "annotations": {TYPE: PROBE_TYPE}},
+        "spec": {
+            "restartPolicy": "Never",
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+        },
+    }
+
+
+def _came_back(namespace: str, pod: Object) -> DryRun:
+    limits = pod["spec"]["containers"][0].get("resources", {}).get("limits") or {}
+    devices = tuple((key, str(amount)) for key, amount in limits.items() if "/" in key)
+    injected = (pod["metadata"].get("annotations") or {}).get(INJECTED, "")
+    return DryRun(namespace, PROBE_TYPE, 201, injected=injected, limits=devices)
+
+
+def _site(settings: dict[str, Any] | Unread | None) -> tuple[Site | Unread | None, str]:
+    """The site config as the webhook reads it, or why it cannot."""
+    if settings is None or isinstance(settings, Unread):
+        return settings, ""
+    text = str((settings.get("data") or {}).get("config.yaml", ""))
+    try:
+        return Site.parse(text.encode(), "config.yaml", config.builtin()), ""
+    except BadConfig as error:
+        return None, str(error)
+
+
+def _from(following: str) -> dict[str, str]:
+    """The query of a page: the first one, or what follows."""
+    return {"limit": str(PAGE), **({"continue": following} if following else {})}
+
+
+def _without(found: tuple[Configuration, ...] | Unread, name: str) -> tuple[Configuration, ...] | Unread:
+    return found if isinstance(found, Unread) else tuple(c for c in found if c.metadata.name != name)
+
+
+def _as(value: Any, form: type[T]) -> T:
+    """A typed view of an object; an answer of another shape is the API server's fault and says so."""
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        raise ApiError(0, f"an answer of an unexpected shape: {error}") from None
+
+
+def _needs(verb: str, path: str) -> str:
+    """The right that a request needs, as people grant it: `list on pods in team-a`."""
+    tail = path.partition("/namespaces/")[2]
+    namespace, _, resource = tail.partition("/")
+    if not resource:
+        return f"{verb} on {path.rpartition('/')[2]}"
+    return f"{verb} on {resource} in {namespace}"
+
+
+def _decoded(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        return b""

@@ -1,0 +1,42 @@
+"""The command `accel check`: its options, and the order of reading, judging and printing."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from certs import api
+from webhook import terminal
+from webhook.check import report
+from webhook.check.checks import judge
+from webhook.check.cluster import Cluster
+from webhook.check.facts import Facts, Release, Unread
+
+check_app = typer.Typer(add_completion=False)
+
+
+@check_app.command()
+def check(
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the release.")] = "accel-system",
+    release: Annotated[str, typer.Option("--release", help="Name of the Helm release.")] = "accel-injector",
+    kubeconfig: Annotated[
+        str, typer.Option("--kubeconfig", help="Kubeconfig file; else KUBECONFIG or ~/.kube/config.")
+    ] = "",
+    context: Annotated[str, typer.Option("--context", help="Context of the kubeconfig; else its current one.")] = "",
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to print.")] = "table",
+) -> None:
+    """Look at a cluster with your own rights and say what is wrong and what to do; exit code 1 where a check failed."""
+    facts = _facts(Release(release, namespace), kubeconfig, context)
+    judged = judge(facts)
+    if output == "json":
+        terminal.write(report.as_json(judged, facts))
+    else:
+        terminal.show(report.page(judged))
+    raise typer.Exit(int(report.failing(judged)))
+
+
+def _facts(release: Release, kubeconfig: str, context: str) -> Facts:
+    try:
+        way = api.connect(kubeconfig, context=context)
+    except api.NoCredentials as error:
+        return Facts(release=release, now=api.now(), version=Unread("a kubeconfig", 0, str(error)))
+    return Cluster(way, release).facts()

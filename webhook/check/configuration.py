@@ -1,0 +1,171 @@
+"""The webhook configuration: is it there, is it as the chart makes it, who changed it. Pure.
+
+What the chart makes is known by what every entry of it must be, not by comparing with a rendering, which would need
+the values and the rights of whoever installed it. Who changed a field is the API server's own record, managedFields.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from webhook.check.facts import NAME_LABEL, OPT_IN, OPTED_IN, Configuration, Entry, Facts, Release, Unread
+from webhook.check.finding import Finding, failed, ok, pointless, skipped, warning
+from webhook.kinds.workload import Workload
+from webhook.site import Site
+from webhook.workloads import WORKLOADS
+
+ABSENT = "the webhook configuration is not there"
+IGNORING = (".reapply.accel.io", "detect.accel.io")
+"""Entries for objects that did not ask, or that stand already: they never refuse anything."""
+
+
+def present(facts: Facts) -> Finding:
+    """Every entry that the chart renders, as it renders it."""
+    found, release = facts.configuration, facts.release
+    if isinstance(found, Unread):
+        return skipped(found)
+    if found is None:
+        return _absent(facts)
+    problems = tuple(_problems(found, facts))
+    if problems:
+        message = f"MutatingWebhookConfiguration {release.fullname} is not as the chart makes it"
+        return failed(message, _restore(release), *problems)
+    entries = found.webhooks or []
+    policy = next((e.failurePolicy for e in entries if not e.name.endswith(IGNORING)), "")
+    return ok(f"{len(entries)} entries, failurePolicy {policy} for objects that ask{_meaning(policy)}")
+
+
+def edits(facts: Facts) -> Finding:
+    """Fields of the configuration that another than its installer wrote last."""
+    found = facts.configuration
+    if isinstance(found, Unread):
+        return skipped(found)
+    if found is None:
+        return pointless(ABSENT)
+    written = tuple(_foreign(found))
+    if written:
+        fix = f"If nobody meant it: {_restore(facts.release)}"
+        return warning("fields were written by another than the installer", fix, *written)
+    return ok("no field was changed since it was installed")
+
+
+def _absent(facts: Facts) -> Finding:
+    release = facts.release
+    message = f"there is no MutatingWebhookConfiguration {release.fullname}: nothing is injected"
+    others = () if isinstance(facts.others, Unread) else facts.others
+    ours = [c for c in others if (c.metadata.labels or {}).get("app.kubernetes.io/name") == "accel-injector"]
+    if not ours:
+        return failed(message, f"Install the chart: helm upgrade --install {release.name} -n {release.namespace} CHART")
+    name = (ours[0].metadata.labels or {}).get("app.kubernetes.io/instance", ours[0].metadata.name)
+    space = next((e.clientConfig.service.namespace for e in ours[0].webhooks or () if e.clientConfig.service), "")
+    return failed(message, f"Another release is there: accel check --release {name} --namespace {space}")
+
+
+def _restore(release: Release) -> str:
+    return f"helm upgrade {release.name} CHART -n {release.namespace} --reuse-values --force-conflicts"
+
+
+def _meaning(policy: str) -> str:
+    return "" if policy == "Fail" else ": without an answer they are created without their accelerator"
+
+
+def _problems(configuration: Configuration, facts: Facts) -> Iterator[str]:
+    entries = configuration.webhooks or []
+    for workload in WORKLOADS.values():
+        yield from _missing(entries, workload)
+    if isinstance(facts.site, Site) and facts.site.detect and not _named(entries, "detect.accel.io"):
+        yield "detect.accel.io is missing, though the site config detects resources"
+    asked = [e for e in entries if not e.name.endswith(IGNORING)]
+    if len({e.failurePolicy for e in asked}) > 1:
+        yield "failurePolicy differs: " + ", ".join(_by_policy(asked))
+    for entry in entries:
+        yield from (f"{entry.name}: {problem}" for problem in _entry(entry, facts.release))
+
+
+def _missing(entries: list[Entry], workload: Workload) -> Iterator[str]:
+    end = "pods.accel.io" if workload.kind == "Pod" else ".workloads.accel.io"
+    wanted = [(end, "CREATE")] + ([(".reapply.accel.io", "UPDATE")] if workload.reapply else [])
+    for name, operation in wanted:
+        if not any(e.sends(workload.group, workload.plural, operation) for e in _named(entries, name)):
+            resource = ".".join(filter(None, (workload.plural, workload.group)))
+            yield f"no entry {name} sends {operation} of {resource}"
+
+
+def _named(entries: list[Entry], end: str) -> list[Entry]:
+    return [entry for entry in entries if entry.name.endswith(end)]
+
+
+def _by_policy(entries: list[Entry]) -> Iterator[str]:
+    counted = Counter(entry.failurePolicy for entry in entries)
+    usual = counted.most_common(1)[0][0]
+    yield from (f"{e.name} has {e.failurePolicy}" for e in entries if e.failurePolicy != usual)
+    yield f"the others {usual}"
+
+
+def _entry(entry: Entry, release: Release) -> Iterator[str]:
+    """What is wrong with one entry."""
+    service = entry.clientConfig.service
+    if service is None or (service.name, service.namespace) != (release.fullname, release.namespace):
+        yield f"does not call Service {release.namespace}/{release.fullname}"
+    elif service.path != "/mutate":
+        yield f"calls the path {service.path}, not /mutate"
+    if entry.name.endswith(IGNORING) and entry.failurePolicy != "Ignore":
+        yield f"failurePolicy {entry.failurePolicy} refuses objects that did not ask; it must be Ignore"
+    if not entry.matchConditions:
+        yield "no matchConditions: objects that did not ask are sent too"
+    if entry.reinvocationPolicy != "IfNeeded":
+        yield f"reinvocationPolicy {entry.reinvocationPolicy}: containers added by others later get nothing"
+    if entry.matchPolicy != "Equivalent":
+        yield f"matchPolicy {entry.matchPolicy}, not Equivalent"
+    if entry.sideEffects != "None":
+        yield f"sideEffects {entry.sideEffects}, not None"
+    if entry.objectSelector and (entry.objectSelector.matchLabels or entry.objectSelector.matchExpressions):
+        yield "an objectSelector leaves objects out"
+    yield from _selection(entry, release)
+
+
+def _selection(entry: Entry, release: Release) -> Iterator[str]:
+    """Which namespaces are sent, tried with labels that a namespace would have."""
+    if entry.sees({NAME_LABEL: "any"}):
+        yield f"namespaceSelector does not need {OPT_IN}={OPTED_IN}"
+    sent = [name for name in release.never if entry.sees({NAME_LABEL: name, OPT_IN: OPTED_IN})]
+    if sent:
+        yield f"namespaceSelector does not exclude {', '.join(sent)}"
+
+
+def _foreign(configuration: Configuration) -> Iterator[str]:
+    """`pods.accel.io: failurePolicy, by kubectl-edit`: what the main author of the entries does not own."""
+    owners: dict[tuple[str, str], set[str]] = {}
+    for record in configuration.metadata.managedFields or ():
+        for place in _places(record.get("fieldsV1")):
+            owners.setdefault(place, set()).add(str(record.get("manager", "unknown")))
+    if not owners:
+        return
+    installer = Counter(name for names in owners.values() for name in names).most_common(1)[0][0]
+    fields: dict[tuple[str, str], set[str]] = {}
+    for (entry, path), names in owners.items():
+        if installer not in names:
+            fields.setdefault((entry, path.partition(".")[0]), set()).update(names)
+    for (entry, field), names in sorted(fields.items()):
+        yield f"{entry}: {field}, by {', '.join(sorted(names))}"
+
+
+def _places(fields: Any) -> Iterator[tuple[str, str]]:
+    """(entry, field path) of everything that one writer owns. caBundle is others' on purpose."""
+    entries = fields.get("f:webhooks") if isinstance(fields, dict) else None
+    for key, owned in (entries or {}).items():
+        if key.startswith("k:") and isinstance(owned, dict):
+            name = str(json.loads(key[2:]).get("name", ""))
+            yield from ((name, path) for path in _leaves(owned) if path != "clientConfig.caBundle")
+
+
+def _leaves(fields: dict[str, Any], within: str = "") -> Iterator[str]:
+    for key, below in fields.items():
+        if key == ".":
+            continue
+        path = f"{within}.{key.removeprefix('f:')}" if within else key.removeprefix("f:")
+        if below:
+            yield from _leaves(below, path)
+        else:
+            yield path
