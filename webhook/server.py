@@ -120,7 +120,7 @@ class Replica:
         0 when every call was answered, 1 when some had to be cut off.
         """
         probes = await self._listen_for_probes()
-        watchers = [asyncio.create_task(self._watch())]
+        watcher = asyncio.create_task(self._watch())
         try:
             certificate, ca = await self._first_certificate(stop)
             if certificate is None:
@@ -137,8 +137,7 @@ class Replica:
             await stop.asked.wait()
             return await self._leave(https, stop)
         finally:
-            for watcher in watchers:
-                watcher.cancel()
+            watcher.cancel()
             probes.close()
             self._probes.abort()
 
@@ -187,20 +186,15 @@ class Replica:
         return self._files.certificate, b""
 
     async def _watch(self) -> None:
-        """Again and again: what has expired, and what has changed."""
+        """Again and again: what has expired, what has changed, and what can be given back."""
         usual, trimmed = _resident(), time.monotonic()
         while True:
-            now = time.monotonic()
-            if now - trimmed > TRIM_SECONDS:
-                trimmed = now
-                if _resident() > usual + SPARE_BYTES:
-                    _give_memory_back()
-            self._connections.sweep(now)
-            self._probes.sweep(now)
-            self._metrics.connections = len(self._connections.connections)
-            self._metrics.accepted = self._connections.accepted
-            self._metrics.established = self._connections.established
             try:
+                now = time.monotonic()
+                self._sweep(now)
+                if now - trimmed > TRIM_SECONDS and _resident() > usual + SPARE_BYTES:
+                    trimmed = now
+                    _give_memory_back()
                 self._state.look()
                 if self._files.certificate is not None:
                     self._files.look()
@@ -208,6 +202,13 @@ class Replica:
             except Exception as error:
                 self._log.error("watching failed", problem=repr(error))
             await asyncio.sleep(self._limits.look)
+
+    def _sweep(self, now: float) -> None:
+        self._connections.sweep(now)
+        self._probes.sweep(now)
+        self._metrics.connections = len(self._connections.connections)
+        self._metrics.accepted = self._connections.accepted
+        self._metrics.established = self._connections.established
 
     async def _leave(self, https: asyncio.Server, stop: Stop) -> int:
         """Readiness off and every answer a farewell; then no new connections; then the calls in flight."""
