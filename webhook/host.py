@@ -224,11 +224,11 @@ def _library_path(
         yield Warn("library-path-kept", {"name": container.name, "ours": ours})
         return
     index, variable = there
-    theirs = [part for part in (variable.value or "").split(":") if part]
-    missing = [part for part in ours.split(":") if part and part not in theirs]
+    theirs = variable.value or ""
+    missing = [part for part in ours.split(":") if part and part not in theirs.split(":")]
     if missing:
-        value = {"name": LIBRARY_PATH, "value": ":".join((*missing, *theirs))}
-        yield Amend(path, index, value, key=("name",))
+        value = ":".join((*missing, theirs) if theirs else missing)
+        yield Amend(path, index, {"name": LIBRARY_PATH, "value": value}, key=("name",))
 
 
 def _privileged(container: Container, profiles: Sequence[Profile]) -> bool:
