@@ -12,6 +12,7 @@ help:  ## this list
 install: $(INSTALLED)  ## the locked dependencies and this project, into .venv
 
 $(INSTALLED): requirements-dev.lock pyproject.toml
+	@echo "installing the locked dependencies into $(VENV): about a minute"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -43,6 +44,9 @@ goldens: install  ## rewrite tests/cases/*/expected.yaml from what the code does
 
 control-plane: install  ## build and cache the control plane's binaries
 	$(BIN)/python -m tests.cluster.binaries
+
+kube-demo: install  ## a real control plane with the chart on it: see the examples placed, try your own
+	$(BIN)/python -m tests.cluster.demo
 
 bench: install  ## measure the hot path
 	$(BIN)/python -m benchmarks

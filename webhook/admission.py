@@ -64,7 +64,8 @@ def _decide(request: Request, site: Site) -> Answer:
         return _allowed(request, "skipped", (unknown,), code="unknown-kind")
     if request.operation == "UPDATE" and not workload.reapply:
         return _allowed(request, "skipped", code="update")
-    if not mentions_us(raw) and not site.detect:
+    followed = request.operation == "UPDATE" and workload.reapply == "mutable" and mentions_us(bytes(request.oldObject))
+    if not mentions_us(raw) and not site.detect and not followed:
         return _allowed(request, "unchanged")
     try:
         obj = view(workload, raw)
@@ -93,7 +94,8 @@ def view(workload: Workload, raw: bytes) -> Any:
     try:
         return _DECODERS[workload.group, workload.kind].decode(raw)
     except msgspec.MsgspecError as error:
-        raise Denied("unreadable", value=error) from None
+        what, _, path = str(error).partition(" - at `")
+        raise Denied("unreadable", where=path.rstrip("`")[:160] or "the object", value=what) from None
 
 
 def _injection(request: Request, workload: Workload, obj: Any, site: Site) -> Injection:

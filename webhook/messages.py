@@ -31,7 +31,7 @@ DENIALS: dict[str, str] = {
     "bad-value": "{where}: {value} is not valid\nvalid: {valid}",
     "placeholder-quantity": "{where}: {value} is not valid\nvalid: {valid}",
     "two-types": "{where} asks for {value}, and {other}\nboth ways of asking on one template must agree",
-    "unreadable": "the object has a field of the wrong type: {value}\nvalid: what the kind's schema says",
+    "unreadable": "{where} has the wrong type: {value}\nvalid: what the kind's schema says",
     "annotation-too-high": "{where} reaches no Pod: the template does not carry it\nput it at {path}",
     # containers and devices
     "unknown-container": "accel.io/container: no container is named {value}\nvalid: {names}",
