@@ -115,7 +115,8 @@ class Release:
             seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
             ports = sorted(pod.ports["https"] for pod in self.pods)
             ours = not self.kubelet.ending and sorted(json.loads(self._routed.read_text())) == ports
-            return seen and numbers == (count,) * 3 and ours
+            # A pod that is being deleted is not counted any more, and still runs here.
+            return seen and numbers == (count,) * 3 and len(ports) == count and ours
 
         try:
             self.wait_for(f"{count} pods of {self.fullname} to be ready", rolled_out, seconds)
