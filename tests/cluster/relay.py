@@ -1,10 +1,11 @@
 """A Service without a kube-proxy: one loopback port in front of those pods that are ready.
 
-    relay.py PORT FILE
+    relay.py PORT FILE [DELAY]
 
 FILE (.json) is a JSON list of {"port": ..., "ready": URL}; it is read again all the time, and the ports that are
 ready stand in FILE with .ready for .json. A new connection goes to the next backend whose URL answered 200 a moment
-ago, and stays there, as connections through a Service do. It must not look into what it passes on.
+ago, and stays there, as connections through a Service do. DELAY is how many seconds what it passes on takes, either
+way; 0 without it. It must not look into what it passes on.
 """
 
 import asyncio
@@ -26,8 +27,9 @@ CHUNK_BYTES = 1 << 16
 class Relay:
     """The backends that are ready, in turn."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, delay: float) -> None:
         self.file = file
+        self.delay = delay
         self.ready: list[int] = []
         self.turns = itertools.count()
 
@@ -39,8 +41,8 @@ class Relay:
             return
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(copy(reader, backend[1]))
-                both.create_task(copy(backend[0], writer))
+                both.create_task(copy(reader, backend[1], self.delay))
+                both.create_task(copy(backend[0], writer, self.delay))
         except* OSError:
             for side in (writer, backend[1]):
                 side.transport.abort()
@@ -65,11 +67,13 @@ class Relay:
             await asyncio.sleep(POLL_SECONDS)
 
 
-async def copy(reader: StreamReader, writer: StreamWriter) -> None:
-    """One direction, to its end."""
+async def copy(reader: StreamReader, writer: StreamWriter, delay: float) -> None:
+    """One direction, to its end, which is as late as what came before it."""
     while data := await reader.read(CHUNK_BYTES):
+        await asyncio.sleep(delay)
         writer.write(data)
         await writer.drain()
+    await asyncio.sleep(delay)
     writer.close()
 
 
@@ -88,12 +92,12 @@ async def is_ready(url: str) -> bool:
         return False
 
 
-async def main(port: int, file: Path) -> None:
+async def main(port: int, file: Path, delay: float) -> None:
     """Serve until killed."""
-    relay = Relay(file)
+    relay = Relay(file, delay)
     async with await asyncio.start_server(relay.accept, "127.0.0.1", port, backlog=1024):
         await relay.poll()
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1]), Path(sys.argv[2])))
+    uvloop.run(main(int(sys.argv[1]), Path(sys.argv[2]), float(*sys.argv[3:])))
