@@ -13,19 +13,20 @@ from typing import Any
 import msgspec
 
 from webhook import annotations
-from webhook.annotations import CONTAINER, COPIED, TYPE
+from webhook.annotations import CONTAINER, COPIED, MODE, PREFIX, TYPE
 from webhook.inject import Injection, inject, refused, targets_of
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.mutators import mutate
-from webhook.patch import Amend, Append, Path, Put, Remove, at, without
+from webhook.patch import Amend, Append, Path, Put, Remove, at, child, without
 from webhook.pod import annotations_of, containers_of
-from webhook.resolution import Place, unfilled
+from webhook.resolution import Place, Resolution, unfilled
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-last-applied-configuration"""
-KINDS = (TYPE, *annotations.VOIDED)
-"""The keys that say which hardware."""
+AMOUNTS = ("limits", "requests", "f:limits", "f:requests")
+KINDS = (TYPE, *annotations.VOIDED, MODE)
+"""The keys that say which hardware, how many and how."""
 
 
 def reinject(workload: Workload, new: Any, old: Any, setting: Setting) -> Injection:
@@ -60,19 +61,31 @@ def _stale(workload: Workload, new: Any, before: Any, setting: Setting) -> Itera
     if not _understood(workload, before, setting):
         return
     now = view(workload, new)
-    copies = [where for _, where in _present(new, _copies(workload, now, before))]
+    files = _files(new)
+    told_apart = bool(files) and not any(map(_has_placeholder, files))
+    copies = [where for _, where in _present(new, _copies(workload, now, before, told_apart))]
     own = view(workload, without(new, copies))
     if _words(workload, own, COPIED) == _words(workload, now, COPIED):
         copies = []
-    changed = _words(workload, own, KINDS) != _words(workload, before, KINDS)
-    ours = (edit for edit in _written(workload, before, setting) if changed or edit.path not in workload.hints)
-    found = list(_present(new, ours))
+    changed = _meant(workload, own) != _meant(workload, before)
+    written = _written(workload, before, setting, amounts=bool(files))
+    found = list(_present(new, (edit for edit in written if changed or not _hint(workload, edit))))
     bare = view(workload, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
     again = [(edit.path, edit.value) for edit in inject(workload, bare, setting).edits if not isinstance(edit, Remove)]
     yield from copies
     for edit, where in found:
         if (edit.path, edit.value) not in again:
             yield where
+
+
+def _hint(workload: Workload, edit: Put | Append) -> bool:
+    """Whether the value also says what is meant, as amounts of devices do: without it the same words mean less."""
+    return edit.path in workload.hints or "resources" in edit.path
+
+
+def _meant(workload: Workload, obj: Any) -> list[Any]:
+    """What decides which hardware it is, and how much of it."""
+    return [*_words(workload, obj, KINDS), *(at(obj, hint) for hint in workload.hints)]
 
 
 def _words(workload: Workload, obj: Any, keys: Sequence[str]) -> list[Any]:
@@ -89,9 +102,10 @@ def _levels(place: Place) -> list[dict[str, str]]:
     return [annotations.own(annotations_of(level)) for level in place.levels]
 
 
-def _copies(workload: Workload, now: Any, before: Any) -> Iterator[Put]:
-    """Keys of the stored templates that injection copied there: from an outer level, or from a placeholder that
-    stands in the new template again."""
+def _copies(workload: Workload, now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
+    """Keys of the stored templates that injection may have copied there: from an outer level, or from a placeholder
+    that stands in the new template again; or any, where the user's own are told apart from them.
+    """
     placeholders = {
         p.path for p in workload.places(now) if annotations.placeholders(list(containers_of(p.template.spec)))
     }
@@ -100,16 +114,30 @@ def _copies(workload: Workload, now: Any, before: Any) -> Iterator[Put]:
         said = annotations.nearest_level(outer)
         for key in COPIED:
             copied = key in said and said[key][0] == near.get(key)
-            if copied or (key in near and key in (TYPE, CONTAINER) and place.path in placeholders):
+            spelled_out = key in (TYPE, CONTAINER) and place.path in placeholders
+            if key in near and (copied or spelled_out or told_apart):
                 yield Put(place.at("metadata", "annotations", key), near[key])
 
 
-def _written(workload: Workload, before: Any, setting: Setting) -> Iterator[Put | Append]:
-    """Everything that the stored object's type writes into an object that has none of it."""
+def _written(workload: Workload, before: Any, setting: Setting, *, amounts: bool) -> Iterator[Put | Append]:
+    """Everything that the stored object's type writes into an object that has none of it.
+
+    Unusual amounts of devices only where asked for: they may be the user's.
+    """
     targets = [Target(*unfilled(t.place, t.resolution)) for t in targets_of(workload, before, setting)]
     for target in targets:
-        yield from _values(mutate(target.place, target.resolution))
+        for edit in _values(mutate(target.place, target.resolution)):
+            if "resources" not in edit.path or amounts or _usual(target.resolution):
+                yield edit
     yield from _values(workload.findings(workload.unfilled(before), targets, setting))
+
+
+def _usual(resolution: Resolution) -> bool:
+    """Whether the containers have as many devices as the words alone give them."""
+    hardware = resolution.accelerator
+    if hardware.slice is not None:
+        return True
+    return all(holder.devices == (resolution.ask.count or hardware.count or 1) for holder in resolution.holders)
 
 
 def _values(found: Any) -> Iterator[Put | Append]:
@@ -138,12 +166,37 @@ def _item(new: Any, edit: Append) -> Path | None:
 def _claimed(new: Any, applied: Any, path: Path) -> bool:
     """Whether the user's own file has this very value: as kubectl keeps it, or as the API server notes it of an apply.
 
-    Other writers' notes tell nothing: they name fields that the API server filled in as well.
+    Notes of other writes name fields that the API server filled in as well; but it fills no annotation in.
     """
     if at(applied, path) is not None:
         return bool(at(applied, path) == at(new, path))
-    managers = at(new, ("metadata", "managedFields")) or ()
-    return any(_covers(at(m, ("fieldsV1",)), path) for m in managers if at(m, ("operation",)) == "Apply")
+    operations = ("Apply", "Update") if "annotations" in path else ("Apply",)
+    return any(_covers(at(m, ("fieldsV1",)), new, path) for operation in operations for m in _managers(new, operation))
+
+
+def _files(new: Any) -> list[Any]:
+    """What is known of the user's file: kubectl's copy, else the names of the fields that applies had."""
+    if not at(new, ("metadata", "managedFields")):
+        return []
+    applied = _last_applied(new)
+    return [at(m, ("fieldsV1",)) for m in _managers(new, "Apply")] if applied is None else [applied]
+
+
+def _has_placeholder(node: Any) -> bool:
+    """Whether a file, or the names of its fields, has an `accel.io/` limit anywhere."""
+    if isinstance(node, list):
+        return any(map(_has_placeholder, node))
+    if not isinstance(node, Mapping):
+        return False
+    return any(
+        (key in AMOUNTS and any(str(name).removeprefix("f:").startswith(PREFIX) for name in value or ()))
+        or _has_placeholder(value)
+        for key, value in node.items()
+    )
+
+
+def _managers(new: Any, operation: str) -> Iterator[Any]:
+    return (m for m in at(new, ("metadata", "managedFields")) or () if at(m, ("operation",)) == operation)
 
 
 def _last_applied(new: Any) -> Any:
@@ -155,9 +208,13 @@ def _last_applied(new: Any) -> Any:
         return None
 
 
-def _covers(fields: Any, path: Path) -> bool:
+def _covers(fields: Any, obj: Any, path: Path) -> bool:
+    """Whether managed fields name this very field; items of lists are named by what tells them apart."""
     for segment in path:
-        fields = fields.get(f"f:{segment}") if isinstance(fields, Mapping) else None
+        obj = child(obj, segment)
+        name = at(obj, ("name",)) if isinstance(segment, int) else None
+        key = f"f:{segment}" if name is None else "k:" + msgspec.json.encode({"name": name}).decode()
+        fields = fields.get(key) if isinstance(fields, Mapping) else None
         if fields is None:
             return False
     return True

@@ -214,18 +214,24 @@ def test_another_type_rolls_out(cluster: ControlPlane, namespace: str, flags: tu
     assert cluster.get(f"{PATH.format(namespace)}/serve")["metadata"]["generation"] == stored["metadata"]["generation"]
 
 
+PLACEHOLDER = {"resources": {"limits": {"accel.io/tpu-v4-16": "1"}}}
+TYPED = {
+    "on the object": lws(V4_16),
+    "on the template": lws(workerTemplate=template("main", V4_16)),
+    "as a limit": lws(workerTemplate={"spec": {"containers": [{"name": "main", "image": "i", **PLACEHOLDER}]}}),
+}
+
+
 @WAYS
+@pytest.mark.parametrize("where", TYPED)
 def test_a_type_that_goes_takes_everything_with_it(
-    cluster: ControlPlane, namespace: str, flags: tuple[str, ...]
+    cluster: ControlPlane, namespace: str, flags: tuple[str, ...], where: str
 ) -> None:
     """The file without the type, applied: one pod a group on a CPU node, as if there had never been a type."""
-    obj = lws(V4_16)
-    apply(cluster, namespace, obj, *flags)
+    apply(cluster, namespace, TYPED[where], *flags)
     old = running(cluster, namespace, 2)
 
-    plain = copy.deepcopy(obj)
-    del plain["metadata"]["annotations"]
-    apply(cluster, namespace, plain, *flags)
+    apply(cluster, namespace, lws(), *flags)
     leave(cluster, namespace, old)
     (pod,) = running(cluster, namespace, 1, nodes="cpu")
 

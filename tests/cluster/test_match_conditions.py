@@ -408,7 +408,8 @@ def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: d
     assert updated("did-not", {"spec": change}) == ""
     assert updated("did-not", {"metadata": {"annotations": KEY}, "spec": change}) == sent
     assert updated("asked", {"metadata": {"labels": {"a": "b"}}}) == ""
-    assert updated("asked", {"metadata": {"annotations": {"accel.io/type": None}}, "spec": change}) == ""
+    gone = {"metadata": {"annotations": {"accel.io/type": None}}, "spec": change}
+    assert updated("asked", gone) == (sent if entry == "leaderworkersets" else "")
     other_type = {"metadata": {"annotations": {"accel.io/type": "tpu-v4-16"}}}
     assert updated("asked", other_type) == (sent if entry == "leaderworkersets" else "")
     assert updated("ends", {"spec": change}) == ""
