@@ -6,7 +6,7 @@ from typing import Any
 import hypothesis.strategies as st
 import jsonpatch
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.case import decided, review
 from webhook import config
@@ -16,9 +16,11 @@ from webhook.patch import Amend, Append, as_was, render
 from webhook.site import Site
 
 PATHS = st.from_regex(r"(/[a-zA-Z0-9._-]{1,12}){1,6}", fullmatch=True)
+UNTIMED = settings(deadline=None)
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
+@UNTIMED
 @given(st.lists(PATHS, min_size=2, max_size=8, unique=True))
 def test_two_paths_never_have_one_name(paths: list[str]) -> None:
     """Each name is a DNS label, of at most 63 characters, and belongs to one path, whatever it looks like."""
@@ -28,6 +30,7 @@ def test_two_paths_never_have_one_name(paths: list[str]) -> None:
     assert [] == [name for name in names if not LABEL.fullmatch(name)]
 
 
+@UNTIMED
 @given(PATHS)
 def test_a_path_always_has_the_same_name(path: str) -> None:
     """And where a user's volume has it, others follow, all different."""
@@ -46,6 +49,7 @@ hostProfiles:
 SITE = Site.parse(CONFIG.encode(), "site.yaml", config.builtin())
 
 
+@UNTIMED
 @given(st.lists(st.sampled_from(["", "/own", "/opt/lib", "$(HOME)/lib", *OURS.split(":")]), max_size=5))
 def test_the_library_path_keeps_what_it_had(parts: list[str]) -> None:
     """Ours are in it, the user's value is its end, to the byte, and a second time changes nothing."""

@@ -35,7 +35,7 @@ Source: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-typ
 Gift = tuple[Holder, Sequence[Profile]]
 """A container, and the profiles that it is given."""
 
-_PLAIN = re.compile(r"(/[a-z0-9]+(-[a-z0-9]+)*)+")
+_PLAIN = re.compile(r"(/[a-z0-9]+(-[a-z0-9]+)*){2,}")  # one step alone could be another volume's: accel-shm
 _LONGEST_NAME = 63
 
 
