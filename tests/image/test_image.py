@@ -175,9 +175,10 @@ def test_serves(container: Container, tmp_path: Path) -> None:
 
 
 def youngest(pid: int) -> int:
-    """The last of a process's line of children: what runs in the container."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return youngest(int(children[-1])) if children else pid
+    """The end of a process's line of children: what runs in the container. Each thread has children of its own."""
+    lists = (path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+    children = [int(child) for found in lists for child in found]
+    return youngest(children[0]) if children else pid
 
 
 def review(port: int) -> dict[str, Any]:
