@@ -1,8 +1,12 @@
 """RayClusters with the real KubeRay operator, on fake TPU nodes."""
 
+import json
 from typing import Any
 
 import pytest
+
+from webhook import config
+from webhook.manifest import injected
 
 from .controlplane import ControlPlane
 
@@ -57,6 +61,17 @@ def test_a_worker_group_of_two_slices(cluster: ControlPlane, namespace: str) -> 
         assert '"TPU":4' in " ".join(container["args"]).replace("\\", "")  # KubeRay's own count for Ray
         names = [variable["name"] for variable in container["env"]]
         assert not [name for name in names if name.startswith(("TPU_", "MEGASCALE_"))]
+
+
+def test_injected_offline_it_needs_no_webhook(cluster: ControlPlane) -> None:
+    """What `accel inject` prints, applied in a namespace that nobody watches, makes the same workers."""
+    namespace = cluster.namespace()
+    text, _ = injected(json.dumps(ray_cluster(group(1))), config.load(), namespace)
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=text)
+    pods = running(cluster, namespace, 3)
+
+    assert sorted(pod["spec"]["nodeName"][:8] for pod in pods) == ["cpu", "v4-2x2x2", "v4-2x2x2"]
+    cluster.delete_namespace(namespace)
 
 
 def test_another_number_of_hosts_is_refused(cluster: ControlPlane, namespace: str) -> None:

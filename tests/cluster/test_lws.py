@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from webhook import config
+from webhook.manifest import injected
+
 from .controlplane import ControlPlane
 from .environment import environment
 
@@ -248,6 +251,16 @@ def test_a_size_that_the_user_wrote_is_kept_or_refused(cluster: ControlPlane, na
 
     assert done.returncode != 0
     assert 'size: "2", but tpu-v4-32 has 4 hosts' in done.stderr
+
+
+def test_injected_offline_it_needs_no_webhook(cluster: ControlPlane) -> None:
+    """What `accel inject` prints, applied in a namespace that nobody watches, makes the same slice."""
+    namespace = cluster.namespace()
+    text, _ = injected(json.dumps(lws(V4_16)), config.load(), namespace)
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=text)
+
+    check_slice(running(cluster, namespace, 2, nodes="v4-2x2x2"))
+    cluster.delete_namespace(namespace)
 
 
 def test_a_size_that_is_no_slice_is_refused(cluster: ControlPlane, namespace: str) -> None:
