@@ -149,3 +149,31 @@ def test_an_escaped_key_is_seen() -> None:
     escaped = "".join(f"\\u{ord(c):04x}" for c in "accel.io/type")
 
     assert "injected" == admit(review(POD).replace(b"accel.io/type", escaped.encode()), site(None)).outcome
+
+
+LWS = {
+    "apiVersion": "leaderworkerset.x-k8s.io/v1",
+    "kind": "LeaderWorkerSet",
+    "metadata": {"name": "l", "annotations": {"accel.io/type": "tpu-v6e-8"}},
+    "spec": {"leaderWorkerTemplate": {"workerTemplate": {"spec": POD["spec"]}}},
+}
+
+
+@pytest.mark.parametrize("old", [None, {**LWS, "spec": "what"}, {**LWS, "spec": {"leaderWorkerTemplate": [1]}}])
+def test_a_stored_object_that_cannot_be_read(old: Any) -> None:
+    """The update is left as it is, and the user told; it is no error of ours, and no fault of theirs."""
+    answer = answered(LWS, operation="UPDATE", oldObject=old)
+
+    assert ("unchanged", 200) == (answer.outcome, answer.status)
+    (warning,) = decided(answer, LWS).warnings
+    assert "the stored object has the wrong type" in warning
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["new", "old"])
+def test_text_that_is_not_utf_8(which: int) -> None:
+    """Not JSON, so not a review, in whichever object it stands."""
+    objects = [LWS, LWS]
+    objects[which] = {**LWS, "strange": "here"}
+    answer = admit(review(*objects).replace(b"here", b"\xed\xa0\x80"), site(None))
+
+    assert (400, True) == (answer.status, b"UTF-8" in answer.body)

@@ -47,11 +47,17 @@ def admit(body: bytes, site: Site) -> Answer:
     try:
         request = review.decode(body)
     except BadReview as bad:
-        return Answer(400, str(bad).encode(), "bad-review", code="bad-review")
+        return _bad(bad)
     try:
         return _decide(request, site)
+    except BadReview as bad:
+        return _bad(bad)
     except Exception:
         return _answer(request, 500, b"accel-injector: internal error", "error", detail=traceback.format_exc())
+
+
+def _bad(bad: BadReview) -> Answer:
+    return Answer(400, str(bad).encode(), "bad-review", code="bad-review")
 
 
 def _decide(request: Request, site: Site) -> Answer:
@@ -102,9 +108,9 @@ def _injection(request: Request, workload: Workload, obj: Any, site: Site) -> In
     setting = Setting(request.namespace or "", site)
     if request.operation != "UPDATE":
         return inject(workload, obj, setting)
-    old = msgspec.json.decode(request.oldObject)
+    old = review.plain(request.oldObject)
     if workload.reapply == "mutable":
-        return reapply.reinject(workload, msgspec.json.decode(request.object), old, setting)
+        return reapply.reinject(workload, review.plain(request.object), old, setting)
     return reinject(workload, obj, old, setting)
 
 

@@ -31,7 +31,10 @@ KINDS = (TYPE, *annotations.VOIDED, MODE)
 
 def reinject(workload: Workload, new: Any, old: Any, setting: Setting) -> Injection:
     """Injection into `new`, plain JSON like the stored `old`; raises `Denied` where `old` was still understood."""
-    before = view(workload, old)
+    try:
+        before = view(workload, old)
+    except msgspec.ValidationError as error:
+        return refused(Denied("unreadable", where="the stored object", value=error))
     try:
         stale = list(_stale(workload, new, before, setting))
         base = view(workload, without(new, stale))

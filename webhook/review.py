@@ -5,6 +5,7 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -85,6 +86,14 @@ def decode(body: bytes) -> Request:
     if not review.request.uid:
         raise BadReview("request.uid is empty")
     return review.request
+
+
+def plain(raw: msgspec.Raw) -> Any:
+    """An object of a request as JSON values; raises `BadReview` for text that `decode` passes over."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise BadReview(f"not an {API_VERSION} {KIND}: {_short(error)}") from None
 
 
 def _short(error: Exception) -> str:
