@@ -70,7 +70,7 @@ def chosen(ask: Ask, annotations: Annotations, placed: Sequence[Placed], resourc
         return asking
     if not ordinary:
         raise Denied("no-containers", value=ask.type)
-    default = annotations.get(DEFAULT_CONTAINER)
+    default = annotations.get(DEFAULT_CONTAINER) or ordinary[0][2].name
     return [next((p for p in ordinary if p[2].name == default), ordinary[0])]
 
 
