@@ -173,7 +173,7 @@ def _amount(container: str, resource: str, amount: object) -> int:
 def strange(levels: Sequence[Mapping[str, str]], typed: bool) -> Iterator[Warn]:
     """Warnings for keys that nobody reads: misspelt ones, and any beside `injected` where there is no type."""
     seen = {key for level in levels for key in level}
-    for key in sorted(seen - set(KEYS)):
+    for key in sorted(seen.difference(KEYS)):
         nearest = difflib.get_close_matches(key, KEYS[:-1], n=1, cutoff=0.0)
         yield Warn("unknown-key", {"key": key[:48], "nearest": nearest[0]})
     if typed:

@@ -10,7 +10,7 @@ import msgspec
 
 from webhook import annotations
 from webhook.annotations import INJECT, INJECTED, NONE, TYPE
-from webhook.detect import Detected, detected
+from webhook.detect import detected
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.mutators import mutate
@@ -43,13 +43,14 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     code = workload.skipped(obj)
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(workload, obj, setting, code)))
-    _check_reach(workload, obj)
-    targets = targets_of(workload, obj, setting)
-    found: list[Edit | Warn] = [*_notices(workload, obj)]
+    said = [_said(place) for place in workload.places(obj)]
+    _check_reach(workload, obj, said)
+    targets = _targets(workload, obj, said, setting)
+    found: list[Edit | Warn] = [*_notices(said)]
     for target in targets:
         found.extend(_within(target, mutate(target.place, target.resolution)))
     found.extend(workload.findings(obj, targets, setting))
-    unasked = list(_detected(workload, obj, setting))
+    unasked = [detected(one.place, setting.namespace, setting.site) for one in _unasked(said, setting)]
     found.extend(f for one in unasked for f in one.found)
     names = (*(t.resolution.accelerator.name for t in targets), *(name for one in unasked for name in one.types))
     return Injection(
@@ -59,50 +60,61 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     )
 
 
+class _Said(msgspec.Struct, frozen=True):
+    """What the levels around one pod template and its containers say to us."""
+
+    place: Place
+    levels: list[dict[str, str]]
+    held: list[tuple[str, str, object]]  # placeholders
+    off: int | None  # the level whose `accel.io/inject: "false"` is the nearest word on the matter
+
+    @property
+    def typed(self) -> bool:
+        return bool(self.held) or any(TYPE in level for level in self.levels)
+
+
+def _said(place: Place) -> _Said:
+    levels = [annotations.own(annotations_of(level)) for level in place.levels]
+    held = annotations.placeholders(list(containers_of(place.template.spec)))
+    return _Said(place, levels, held, _off(levels))
+
+
 def targets_of(workload: Workload, obj: Any, setting: Setting) -> list[Target]:
     """The pod templates that asked, and what each gets; raises `Denied`."""
-    targets = [t for place in workload.places(obj) if (t := _target(place, setting)) is not None]
+    return _targets(workload, obj, [_said(place) for place in workload.places(obj)], setting)
+
+
+def _targets(workload: Workload, obj: Any, said: Sequence[_Said], setting: Setting) -> list[Target]:
+    targets = [target for one in said if (target := _target(one, setting)) is not None]
     return list(workload.facts(obj, targets, setting))
 
 
-def _detected(workload: Workload, obj: Any, setting: Setting) -> Iterator[Detected]:
-    """What templates get for their resources alone: those with no type of ours, not even `none`, at any level."""
-    if not setting.site.detect:
-        return
-    for place in workload.places(obj):
-        levels = _levels(place)
-        if _off(levels) is None and not _typed(place, levels):
-            yield detected(place, setting.namespace, setting.site)
-
-
-def _typed(place: Place, levels: Sequence[dict[str, str]]) -> bool:
-    return any(TYPE in level for level in levels) or bool(
-        annotations.placeholders(list(containers_of(place.template.spec)))
-    )
+def _unasked(said: Sequence[_Said], setting: Setting) -> list[_Said]:
+    """What may get something for its resources alone: no type of ours, not even `none`, at any level."""
+    return [one for one in said if one.off is None and not one.typed] if setting.site.detect else []
 
 
 def _why_skipped(workload: Workload, obj: Any, setting: Setting, code: str) -> Iterator[Warn]:
     """What the user should hear of an object that asked and is left alone."""
-    places = list(workload.places(obj))
-    if code in LEFT_ALONE and any(TYPE in level for place in places for level in _levels(place)):
+    levels = [level for place in workload.places(obj) for level in place.levels]
+    if code in LEFT_ALONE and any(annotations_of(level).get(TYPE) is not None for level in levels):
         yield Warn("skipped", {"why": LEFT_ALONE[code]})
     if code != "foreign-owner":
         return
-    owner = controller_of(obj.metadata)
-    for hardware in (t.resolution.accelerator for p in places if (t := _target(p, setting)) is not None):
+    owner, said = controller_of(obj.metadata), map(_said, workload.places(obj))
+    for hardware in (t.resolution.accelerator for one in said if (t := _target(one, setting)) is not None):
         if owner is not None and hardware.hosts > 1:
             facts = {"kind": owner.kind[:32], "type": hardware.name, "hosts": hardware.hosts}
             yield Warn("foreign-job", facts)
 
 
-def _target(place: Place, setting: Setting) -> Target | None:
+def _target(said: _Said, setting: Setting) -> Target | None:
     """What a template asked for and gets; None where it asked for nothing, or wants to be left alone."""
-    levels = _levels(place)
-    if _off(levels) is not None:
+    if said.off is not None:
         return None
+    place = said.place
     try:
-        held = annotations.placeholders(list(containers_of(place.template.spec)))
-        asked = annotations.ask(levels, held)
+        asked = annotations.ask(said.levels, said.held)
         if asked is None or asked.type.lower() == NONE:
             return None
         return Target(place, resolve(asked, place, setting.namespace, setting.site, setting.stored))
@@ -117,44 +129,37 @@ def _within(target: Target, found: Iterator[Edit | Warn]) -> Iterator[Edit | War
         raise denied.within(target.place.name) from None
 
 
-def _levels(place: Place) -> list[dict[str, str]]:
-    return [annotations.own(annotations_of(level)) for level in place.levels]
-
-
 def _off(levels: Sequence[dict[str, str]]) -> int | None:
-    """The level whose `accel.io/inject: "false"` is the nearest word on the matter; None where there is none."""
     for index in range(len(levels) - 1, -1, -1):
         if INJECT in levels[index]:
             return index if annotations.switched_off(levels[index]) else None
     return None
 
 
-def _check_reach(workload: Workload, obj: Any) -> None:
+def _check_reach(workload: Workload, obj: Any, said: Sequence[_Said]) -> None:
     """A key on an object whose metadata its Pods never see would do nothing, silently."""
     if workload.patched:
         return
     own = annotations.own(annotations_of(obj.metadata))
     if annotations.switched_off(own):
         return
-    for place in workload.places(obj):
-        below = {key for level in _levels(place) for key in level}
+    for one in said:
+        below = {key for level in one.levels for key in level}
         for key in annotations.COPIED:
             if key in own and key not in below:
-                path = ".".join(str(s) for s in (*place.path, "metadata.annotations"))
+                path = ".".join(str(s) for s in (*one.place.path, "metadata.annotations"))
                 raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
 
 
-def _notices(workload: Workload, obj: Any) -> Iterator[Warn]:
+def _notices(said: Sequence[_Said]) -> Iterator[Warn]:
     """What is worth saying of the annotations themselves, whatever they lead to."""
     seen: set[tuple[str, str]] = set()
-    for place in workload.places(obj):
-        levels = _levels(place)
-        off = _off(levels)
-        if off is not None:
-            if off < len(levels) - 1 and _once(seen, "inject-false-not-pods", ""):
+    for one in said:
+        if one.off is not None:
+            if one.off < len(one.levels) - 1 and _once(seen, "inject-false-not-pods", ""):
                 yield Warn("inject-false-not-pods")
             continue
-        for warn in annotations.strange(levels, _typed(place, levels)):
+        for warn in annotations.strange(one.levels, one.typed):
             if _once(seen, warn.code, str(warn.facts.get("key"))):
                 yield warn
 

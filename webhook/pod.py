@@ -184,6 +184,7 @@ def first_user_of(container: Container, names: Iterable[str]) -> int | None:
     Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
     """
     for index, variable in enumerate(container.env or ()):
-        if variable is not None and any(f"$({name})" in (variable.value or "") for name in names):
+        value = variable and variable.value
+        if value and "$(" in value and any(f"$({name})" in value for name in names):
             return index
     return None
