@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import cluster as bed
 from benchmarks import load, machine, manifests
 from benchmarks.cluster import Cluster
-from benchmarks.sameness import Different
+from benchmarks.sameness import Different, difference
 from benchmarks.sample import Figure
 from benchmarks.servers import Server
 from tests.cluster.controlplane import expect
@@ -42,7 +42,7 @@ def check(cluster: Cluster, namespaces: dict[str, str]) -> None:
     for name, namespace in namespaces.items():
         found = bed.created(cluster, namespace)
         if (found == want) == (name == "none"):
-            raise Different(f"{name}: {json.dumps(found['spec'])[:600]}\nbut accel: {json.dumps(want['spec'])[:600]}")
+            raise Different(f"{name}: {difference(want, found)}")
 
 
 def throughput(

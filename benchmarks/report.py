@@ -13,7 +13,9 @@ from benchmarks.sample import Figure, short
 from benchmarks.servers import TITLES
 from benchmarks.targets import TARGETS, Measured
 
-console = Console(highlight=False, width=None)
+console = Console(highlight=False)
+if not console.is_terminal:
+    console.width = 120  # a file or a pipe has no width of its own
 NOISY = "~ others used the machine meanwhile: take the ratio, not the number, and better measure again"
 
 

@@ -66,7 +66,7 @@ def check(servers: list[Server]) -> dict[str, dict[str, int]]:
             found = without_nulls(patched(body, answer))
             want = want or found
             if found != want:
-                raise Different(f"{server.name}, {name}: {_difference(want, found)}")
+                raise Different(f"{server.name}, {name}: {difference(want, found)}")
     return lengths
 
 
@@ -77,5 +77,6 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
-def _difference(want: Any, found: Any) -> str:
+def difference(want: Any, found: Any) -> str:
+    """What would make one of the other, cut."""
     return json.dumps(jsonpatch.make_patch(want, found).patch)[:600]

@@ -28,8 +28,9 @@ class Figure:
         return bool(self.others) and median(self.others) > QUIET
 
     def text(self) -> str:
-        """Median and range: 1,074 (1,050-1,102)."""
-        spread = f" ({short(min(self.rounds))}-{short(max(self.rounds))})" if len(self.rounds) > 1 else ""
+        """Median and half the distance between the extremes: 1,074 ±3%."""
+        half = (max(self.rounds) - min(self.rounds)) / 2
+        spread = f" ±{half / self.median:.0%}" if len(self.rounds) > 1 and self.median else ""
         return f"{short(self.median)}{spread}{' ~' if self.noisy else ''}"
 
 
