@@ -386,7 +386,10 @@ def test_namespaces(api: ControlPlane) -> None:
     ],
 )
 def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: dict[str, Any] | None) -> None:
-    """A changed spec of an object that asked is sent again; a label, or an object that ends, is not."""
+    """A changed spec of an object that asked is sent again; a label, or an object that ends, is not.
+
+    Of a LeaderWorkerSet, whose templates may change, also changed annotations, and one that asked until now.
+    """
     version, kind, _ = KINDS[entry]
     namespace = api.namespace()
     for name, annotations in (("asked", KEY), ("did-not", {}), ("ends", KEY)):
@@ -404,14 +407,13 @@ def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: d
         return called(api.request("PATCH", f"{path}/{name}", body, {"dryRun": "All"}))
 
     sent = f"{entry}.reapply.accel.io"
+    follows = sent if entry == "leaderworkersets" else ""
     api.wait_for("the namespace's label", lambda: updated("asked", {"spec": change}) == sent)
     assert updated("did-not", {"spec": change}) == ""
     assert updated("did-not", {"metadata": {"annotations": KEY}, "spec": change}) == sent
     assert updated("asked", {"metadata": {"labels": {"a": "b"}}}) == ""
-    gone = {"metadata": {"annotations": {"accel.io/type": None}}, "spec": change}
-    assert updated("asked", gone) == (sent if entry == "leaderworkersets" else "")
-    other_type = {"metadata": {"annotations": {"accel.io/type": "tpu-v4-16"}}}
-    assert updated("asked", other_type) == (sent if entry == "leaderworkersets" else "")
+    assert updated("asked", {"metadata": {"annotations": {"accel.io/type": "tpu-v4-16"}}}) == follows
+    assert updated("asked", {"metadata": {"annotations": {"accel.io/type": None}}, "spec": change}) == follows
     assert updated("ends", {"spec": change}) == ""
     if quiet:
         assert updated("asked", {"spec": quiet}) == ""
