@@ -1,4 +1,4 @@
-"""`accel check` as a process, on a real API server with the chart installed: each state that it reports, made for real."""
+"""`accel check` as a process, on a real API server with the chart installed: each state that it reports, produced."""
 
 import base64
 import json
@@ -118,6 +118,17 @@ def create(plane: ControlPlane, namespace: str, obj: Mapping[str, Any]) -> None:
     expect(plane.request("POST", f"/api/v1/namespaces/{namespace}/pods", obj), "a pod")
 
 
+def job(kind: str) -> dict[str, Any]:
+    """A Job that asks by its template and waits."""
+    template = {**pod(kind), "spec": {**pod()["spec"], "restartPolicy": "Never", "subdomain": "train"}}
+    del template["metadata"]["name"]
+    return {"metadata": {"name": "train"}, "spec": {"suspend": True, "template": template}}
+
+
+def create_job(plane: ControlPlane, namespace: str, obj: Mapping[str, Any]) -> None:
+    expect(plane.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", obj), "a Job")
+
+
 def test_nobody_opted_in(release: Release) -> None:
     """A fresh installation: all is well, and the one thing to do is said."""
     found = check(release)
@@ -157,10 +168,13 @@ def test_labels_in_vain(plane: ControlPlane, release: Release, labelled: str) ->
 def test_no_node_for_a_type(plane: ControlPlane, release: Release, labelled: str) -> None:
     """A type in use without nodes; an autoscaler may still add them."""
     create(plane, labelled, pod("tpu-v6e-8"))
+    create_job(plane, labelled, job("tpu-v4-16"))
     found = check(release)
 
     assert {"nodes": "warning"} == statuses(found)
-    assert found["nodes"]["details"][0].startswith("tpu-v6e-8: 0 of 1 nodes")
+    single, several = found["nodes"]["details"]
+    assert single.startswith("tpu-v6e-8: 0 of 1 nodes")
+    assert several.startswith("tpu-v4-16: 0 of 2 nodes")
     assert "autoscaler" in found["nodes"]["fix"]
 
 
@@ -168,12 +182,13 @@ def test_an_object_that_was_not_injected(plane: ControlPlane, release: Release) 
     """It was there before the namespace opted in."""
     namespace = plane.namespace()
     create(plane, namespace, pod())
+    create_job(plane, namespace, job("tpu-v4-16"))
     plane.kubectl("label", "namespace", namespace, "accel.io/injection=enabled")
     found = check(release)
     plane.delete_namespace(namespace)
 
-    assert {"objects": "warning"} == statuses(found)
-    assert [f"Pod {namespace}/train"] == found["objects"]["details"]
+    assert {"objects": "warning", "nodes": "warning"} == statuses(found)
+    assert [f"Pod {namespace}/train", f"Job {namespace}/train"] == found["objects"]["details"]
 
 
 def test_pod_security_against_host_mode(plane: ControlPlane, release: Release) -> None:
@@ -269,42 +284,54 @@ def gone(plane: ControlPlane, namespace: str) -> bool:
 
 
 def test_nobody_ready(release: Release, labelled: str) -> None:
-    """The webhook ends: no endpoint, no replica, and what the API server says when it calls."""
+    """The webhook ends: no replica, no endpoint, and what the API server says when it calls."""
     running = release.pods[0]
-    service = f"/api/v1/namespaces/{release.namespace}/services/{release.fullname}"
-    before = release.cluster.get(service)["spec"]
     running.processes["webhook"].signal(signal.SIGKILL)
     release.kubelet.patch_status(running, "Running", ready=False)
     release.cluster.wait_for("no replica", lambda: not release.deployment["status"].get("readyReplicas"))
     stopped = check(release)
-    cluster_ip = {"spec": {"type": "ClusterIP", "externalName": None}}
-    expect(release.cluster.request("PATCH", service, cluster_ip), "the Service")
-    empty = check(release)
-    external = {"spec": {"type": "ExternalName", "externalName": before["externalName"], "clusterIP": None}}
+    with cluster_ip(release):
+        empty = check(release)
+        expect(release.cluster.request("POST", slices(release), endpoint_slice(release)), "an EndpointSlice")
+        ready = check(release)
+    release.cluster.request("DELETE", f"{slices(release)}/by-hand")
     running.ready = False
     release.run_pods(1)
-    with_address(release)
-    ready = release.cluster.wait_for("an endpoint", lambda: endpoints(release))
-    expect(release.cluster.request("PATCH", service, {"spec": {**external["spec"], "clusterIPs": None}}), "the Service")
 
     assert {"deployment": "failed", "dry-run": "failed"} == statuses(stopped)
     assert "failed calling webhook" in stopped["dry-run"]["message"]
     assert "0 of 1 replicas are ready" == stopped["deployment"]["message"]
     assert "failed" == empty["endpoints"]["status"]
     assert f"no endpoint of Service {release.namespace}/accel-injector is ready" == empty["endpoints"]["message"]
-    assert "1 of 1 endpoints are ready" == ready
+    assert "1 of 2 endpoints are ready" == ready["endpoints"]["message"]
 
 
-def with_address(release: Release) -> None:
-    """What a kubelet writes beside readiness: without an address a Pod is no endpoint."""
-    path = f"/api/v1/namespaces/{release.namespace}/pods/{release.pods[0].name}/status"
-    addresses = {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}
-    expect(release.cluster.request("PATCH", path, {"status": addresses}), "the status")
+@contextmanager
+def cluster_ip(release: Release) -> Iterator[None]:
+    """The Service as the chart has it; of the tests' own type Kubernetes keeps no endpoints."""
+    service = f"/api/v1/namespaces/{release.namespace}/services/{release.fullname}"
+    name = release.cluster.get(service)["spec"]["externalName"]
+    expect(
+        release.cluster.request("PATCH", service, {"spec": {"type": "ClusterIP", "externalName": None}}), "ClusterIP"
+    )
+    yield
+    external = {"type": "ExternalName", "externalName": name, "clusterIP": None, "clusterIPs": None}
+    expect(release.cluster.request("PATCH", service, {"spec": external}), "ExternalName")
 
 
-def endpoints(release: Release) -> str:
-    found = check(release)["endpoints"]
-    return str(found["message"]) if found["status"] == "ok" else ""
+def slices(release: Release) -> str:
+    return f"/apis/discovery.k8s.io/v1/namespaces/{release.namespace}/endpointslices"
+
+
+def endpoint_slice(release: Release) -> dict[str, Any]:
+    """What the controller writes for Pods that are on nodes, which ours are not."""
+    every = [("10.1.2.3", True), ("10.1.2.4", False)]
+    return {
+        "metadata": {"name": "by-hand", "labels": {"kubernetes.io/service-name": release.fullname}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": ready}} for address, ready in every],
+        "ports": [{"name": "https", "port": 8443}],
+    }
 
 
 def test_no_rights(plane: ControlPlane, release: Release, labelled: str) -> None:
@@ -357,7 +384,7 @@ def test_no_api_server(plane: ControlPlane, tmp_path: Path) -> None:
     silent, answered = run("accel-system", file, "--context=nowhere"), run("accel-system", file, "--context=test")
 
     assert (1, "") == (silent.returncode, silent.stderr)
-    assert silent.stdout.startswith("failed  api-server  cannot be reached: GET /version: ")
+    assert silent.stdout.startswith("failed   api-server  cannot be reached: GET /version: ")
     assert answered.stdout.startswith("ok       api-server ")
 
 

@@ -32,7 +32,7 @@ def ca_bundle(facts: Facts) -> Finding:
     empty = [entry.name for entry in found.webhooks if not _bundle(entry)]
     if empty:
         message = f"{len(empty)} of {len(found.webhooks)} entries have no caBundle that can be read"
-        return failed(message, _refill(facts), *empty)
+        return failed(message, _refill(facts), *_some(empty, found.webhooks))
     refused = facts.dry_run.message if isinstance(facts.dry_run, DryRun) else ""
     if "x509" in refused or "tls:" in refused:
         return failed("the API server does not accept the serving certificate", _refill(facts), refused)
@@ -70,8 +70,14 @@ def _accepted(facts: Facts, trust: Trust, entries: list[Entry]) -> Finding:
     if not trust.leaf and not trust.signing:
         return failed(f"Secret {trust.secret} holds no certificate that can be read", _refill(facts))
     if wrong:
-        return failed(f"{len(wrong)} of {len(entries)} entries do not trust {what}", _refill(facts), *wrong)
+        message = f"{len(wrong)} of {len(entries)} entries do not trust {what}"
+        return failed(message, _refill(facts), *_some(wrong, entries))
     return ok(f"all {len(entries)} entries trust {what}")
+
+
+def _some(names: list[str], entries: list[Entry]) -> list[str]:
+    """Names, unless it is simply all of them."""
+    return names if len(names) < len(entries) else []
 
 
 def _accepts(entry: Entry, trust: Trust, facts: Facts) -> bool:

@@ -61,6 +61,9 @@ KINDS = (
 )
 """The kinds whose stored objects are read: what is made of the others are Pods and Jobs."""
 
+LONGEST_ANSWER = 600
+"""Characters of an error that are repeated."""
+
 PROBE_TYPE = "tpu-v4-8"
 """Asked for in the dry run: one host, and in the catalogue of every platform."""
 
@@ -129,7 +132,7 @@ class Cluster:
         try:
             return ask()
         except ApiError as error:
-            return Unread(needs, error.status, str(error)[:300])
+            return Unread(needs, error.status, str(error)[:LONGEST_ANSWER])
 
     def _one(self, path: str, form: type[T]) -> T | Unread | None:
         """The object at a path."""
@@ -207,7 +210,7 @@ class Cluster:
                 unread.setdefault(answer.needs, answer)
                 continue
             found += [template for item in answer[0] for template in asked(workload, item, site)]
-            left_out += [] if answer[1] else [f"more than {len(answer[0])} {_needs('', path).strip()}"]
+            left_out += [] if answer[1] else [f"more than {len(answer[0])} {_what(path)}"]
         return Asking(tuple(found), tuple(unread.values()), tuple(left_out))
 
     def _served(self) -> Iterable[tuple[Workload, str]]:
@@ -220,17 +223,16 @@ class Cluster:
 
     def _dry_run(self, facts: Facts) -> DryRun | Unread | None:
         """A Pod that asks, in the first labelled namespace. None without one."""
-        usable = [n for n in facts.labelled if n.status.phase != "Terminating"]
-        if not usable:
+        if not facts.labelled:
             return None
-        namespace = usable[0].name
+        namespace = facts.labelled[0].name
         path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
-        answer = self._call(f"create on pods in {namespace}", lambda: self._api.post(path, probe()))
+        answer = self._call(_needs("create", path.partition("?")[0]), lambda: self._api.post(path, probe()))
         if not isinstance(answer, Unread):
             return _came_back(namespace, answer)
         if answer.status == 0 or "cannot create resource" in answer.why:
             return answer
-        return DryRun(namespace, PROBE_TYPE, answer.status, answer.why.partition(f"{answer.status} ")[2])
+        return DryRun(namespace, PROBE_TYPE, answer.status, _message(answer))
 
 
 VERSIONS = {
@@ -273,6 +275,11 @@ def _came_back(namespace: str, pod: Object) -> DryRun:
     return DryRun(namespace, PROBE_TYPE, 201, injected=injected, limits=devices)
 
 
+def _message(answer: Unread) -> str:
+    """The API server's own words, without what we asked and the name of the status."""
+    return answer.why.partition(f": {answer.status} ")[2].partition(": ")[2] or answer.why
+
+
 def _site(settings: dict[str, Any] | Unread | None) -> tuple[Site | Unread | None, str]:
     """The site config as the webhook reads it, or why it cannot."""
     if settings is None or isinstance(settings, Unread):
@@ -303,11 +310,13 @@ def _as(value: Any, form: type[T]) -> T:
 
 def _needs(verb: str, path: str) -> str:
     """The right that a request needs, as people grant it: `list on pods in team-a`."""
-    tail = path.partition("/namespaces/")[2]
-    namespace, _, resource = tail.partition("/")
-    if not resource:
-        return f"{verb} on {path.rpartition('/')[2]}"
-    return f"{verb} on {resource} in {namespace}"
+    return f"{verb} on {_what(path)}"
+
+
+def _what(path: str) -> str:
+    """The collection at a path, for people: `pods in team-a`."""
+    namespace, _, resource = path.partition("/namespaces/")[2].partition("/")
+    return f"{resource} in {namespace}" if resource else path.rpartition("/")[2]
 
 
 def _decoded(value: str) -> bytes:

@@ -341,8 +341,18 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: DryRun | Unread | None = None
 
     @property
+    def never(self) -> tuple[str, ...]:
+        """The namespaces that are left alone whatever their labels say: also those that the chart's values exclude."""
+        entries = self.configuration.webhooks or () if isinstance(self.configuration, Configuration) else ()
+        selectors = [entry.namespaceSelector for entry in entries[:1] if entry.namespaceSelector]
+        expressions = [e for selector in selectors for e in selector.matchExpressions or ()]
+        excluded = [e.values or [] for e in expressions if (e.key, e.operator) == (NAME_LABEL, "NotIn")]
+        return (*self.release.never, *(name for names in excluded for name in names))
+
+    @property
     def labelled(self) -> tuple[Namespace, ...]:
-        """The namespaces in which objects are injected."""
+        """The namespaces in which objects are injected; one that is going takes no more of them."""
         if isinstance(self.namespaces, Unread):
             return ()
-        return tuple(n for n in self.namespaces if n.opted_in and n.name not in self.release.never)
+        opted_in = (n for n in self.namespaces if n.opted_in and n.status.phase != "Terminating")
+        return tuple(n for n in opted_in if n.name not in self.never)

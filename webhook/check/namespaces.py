@@ -20,7 +20,7 @@ def labelled(facts: Facts) -> Finding:
     if isinstance(found, Unread):
         return skipped(found)
     names = [namespace.name for namespace in facts.labelled]
-    vain = [f"{n.name} is labelled, but never injected" for n in found if n.opted_in and n.name in facts.release.never]
+    vain = [f"{n.name} is labelled, but never injected" for n in found if n.opted_in and n.name in facts.never]
     vain += [f'{n.name} has {OPT_IN}="{n.labels[OPT_IN]}", not "{OPTED_IN}"' for n in found if not n.opted_in]
     if vain:
         message = f"{len(names)} namespaces are injected; {len(vain)} have the label in vain"

@@ -2,10 +2,9 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from webhook.check.checks import Judged
@@ -23,22 +22,23 @@ def failing(judged: Judged) -> bool:
 
 def page(judged: Judged) -> RenderableType:
     """One line a check; below it what was found and what to do."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, finding in judged:
-        grid.add_row(Text(finding.status, style=STYLES[finding.status]), name, _text(finding))
-    return Group(grid, "", _summary(judged))
+    width = max(len(name) for name, _ in judged)
+    lines = [line for name, finding in judged for line in _lines(f"{name:<{width}}", finding)]
+    return Group(*lines, "", _summary(judged))
 
 
-def _text(finding: Finding) -> RenderableType:
-    if not finding.fix and not finding.details:
-        return Text(finding.message)
-    lines: list[RenderableType] = [Text(f"- {line}", style="dim") for line in finding.details]
+def _lines(name: str, finding: Finding) -> Iterator[Text]:
+    status = (f"{finding.status:<8} ", STYLES[finding.status])
+    yield Text.assemble(status, f"{name}  {_printable(finding.message)}")
+    for line in finding.details:
+        yield Text(f"    - {_printable(line)}", style="dim")
     if finding.fix:
-        lines.append(Text.assemble(("fix: ", "bold"), finding.fix))
-    return Group(Text(finding.message), Padding(Group(*lines), (0, 0, 0, 2)))
+        yield Text.assemble(("    fix: ", "bold"), _printable(finding.fix))
+
+
+def _printable(text: str) -> str:
+    """Messages of others' webhooks are in it: nothing of them may command a terminal."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _summary(judged: Judged) -> Text:
