@@ -6,6 +6,7 @@ import pytest
 
 from .controlplane import ControlPlane
 from .environment import environment
+from .pods import running
 
 pytestmark = pytest.mark.usefixtures("injector", "nodes", "training_operator")
 
@@ -28,17 +29,6 @@ def create(cluster: ControlPlane, namespace: str, **roles: Object) -> tuple[str,
     answer = cluster.request("POST", PATH.format(namespace), body)
     assert answer.status == 201, answer.body
     return answer.warnings
-
-
-def running(cluster: ControlPlane, namespace: str, count: int) -> list[Object]:
-    """The pods, once exactly `count` run."""
-
-    def all_run() -> list[Object]:
-        pods = cluster.pods(namespace)
-        return pods if [p["status"].get("phase") for p in pods] == ["Running"] * count else []
-
-    found: list[Object] = cluster.wait_for(f"{count} pods to run", all_run, 90)
-    return found
 
 
 def test_gpus_for_master_and_workers(cluster: ControlPlane, namespace: str) -> None:

@@ -9,6 +9,7 @@ from webhook import config
 from webhook.manifest import injected
 
 from .controlplane import ControlPlane
+from .pods import running
 
 pytestmark = pytest.mark.usefixtures("injector", "nodes", "kuberay_operator")
 
@@ -30,17 +31,6 @@ def ray_cluster(*groups: Object) -> Object:
     """A RayCluster named ray."""
     spec = {"headGroupSpec": HEAD, "workerGroupSpecs": list(groups)}
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "ray"}, "spec": spec}
-
-
-def running(cluster: ControlPlane, namespace: str, count: int) -> list[Object]:
-    """The pods, once exactly `count` run."""
-
-    def all_run() -> list[Object]:
-        pods = cluster.pods(namespace)
-        return pods if [p["status"].get("phase") for p in pods] == ["Running"] * count else []
-
-    found: list[Object] = cluster.wait_for(f"{count} pods to run", all_run, 90)
-    return found
 
 
 def test_a_worker_group_of_two_slices(cluster: ControlPlane, namespace: str) -> None:

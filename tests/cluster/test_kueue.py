@@ -6,6 +6,7 @@ import pytest
 
 from .controlplane import ControlPlane, condition
 from .environment import environment
+from .pods import running
 
 pytestmark = pytest.mark.usefixtures("injector", "nodes", "jobset_controller", "kueue_controller")
 
@@ -83,17 +84,6 @@ def reserved(cluster: ControlPlane, namespace: str, name: str) -> str:
 def verdict(cluster: ControlPlane, namespace: str, name: str) -> str:
     """Kueue's verdict, once there is one."""
     return cluster.wait_for(f"Kueue's verdict on {name}", lambda: reserved(cluster, namespace, name), 60)
-
-
-def running(cluster: ControlPlane, namespace: str, count: int) -> list[Object]:
-    """The pods, once exactly `count` run."""
-
-    def all_run() -> list[Object]:
-        pods = cluster.pods(namespace)
-        return pods if [p["status"].get("phase") for p in pods] == ["Running"] * count else []
-
-    found: list[Object] = cluster.wait_for(f"{count} pods to run", all_run, 90)
-    return found
 
 
 def check_pods(pods: list[Object]) -> None:

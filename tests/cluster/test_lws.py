@@ -12,6 +12,7 @@ from webhook.manifest import injected
 
 from .controlplane import ControlPlane
 from .environment import environment
+from .pods import running
 
 pytestmark = pytest.mark.usefixtures("injector", "nodes", "lws_controller")
 
@@ -45,18 +46,6 @@ def create(cluster: ControlPlane, namespace: str, obj: Object) -> tuple[str, ...
     answer = cluster.request("POST", PATH.format(namespace), obj)
     assert answer.status == 201, answer.body
     return answer.warnings
-
-
-def running(cluster: ControlPlane, namespace: str, count: int, *, nodes: str = "") -> list[Object]:
-    """The pods, once exactly `count` run, all on nodes whose names begin with `nodes`."""
-
-    def all_run() -> list[Object]:
-        pods = cluster.pods(namespace)
-        right = [p for p in pods if p["status"].get("phase") == "Running" and p["spec"]["nodeName"].startswith(nodes)]
-        return pods if len(right) == len(pods) == count else []
-
-    found: list[Object] = cluster.wait_for(f"{count} pods to run", all_run, 90)
-    return found
 
 
 def leave(cluster: ControlPlane, namespace: str, old: list[Object]) -> None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from webhook import slices
 from webhook.annotations import INJECT, TYPE
-from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload, apart, check_reach
+from webhook.catalogue import Accelerator
+from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, check_reach, unindexed, whole_slices
 from webhook.messages import Denied, Warn
 from webhook.pod import NO_METADATA, Metadata, Template, View, annotations_of
-from webhook.resolution import Place, Worker
+from webhook.resolution import Place
 
 WORKER = "worker"
 LEADS = ("master", "chief")
@@ -56,12 +56,6 @@ def places(job: TrainingJob) -> Iterator[Place]:
         yield Place(("spec", field, name, "template"), role.template, levels, name=name)
 
 
-def facts(_job: TrainingJob, targets: Targets, _setting: Setting) -> Targets:
-    """The Pods have no index that a field can refer to."""
-    nobody = Worker(subdomain=None, indexed=False)
-    return [Target(t.place, slices.with_worker(t.place, t.resolution, nobody)) for t in targets]
-
-
 def findings(job: TrainingJob, targets: Targets, _setting: Setting) -> Findings:
     """Who hears the object's own metadata, and whether the replicas are whole slices."""
     roles = {name: (field, role) for field, name, role in roles_of(job) if role.template is not None}
@@ -69,24 +63,20 @@ def findings(job: TrainingJob, targets: Targets, _setting: Setting) -> Findings:
         check_reach(job.metadata, next((("spec", field, name, "template") for name, (field, _) in roles.items()), None))
     if TYPE in annotations_of(job.metadata):
         yield from _without(roles)
-    yield from _whole_slices(roles, targets)
+    for hardware in dict.fromkeys(t.resolution.accelerator for t in targets):
+        if hardware.hosts > 1:
+            yield Warn("no-worker-ids", {"type": hardware.name})
+    yield from whole_slices(_pods(roles, targets))
 
 
-def _whole_slices(roles: dict[str, tuple[str, Role]], targets: Targets) -> Iterator[Warn]:
-    """Roles of one type may make up a slice together, as a master and its workers do."""
-    replicas: dict[str, int] = {}
+def _pods(roles: dict[str, tuple[str, Role]], targets: Targets) -> Iterator[tuple[Accelerator, int]]:
+    """Each role's accelerator and Pods: a master and its workers may be the hosts of one slice."""
     for target in targets:
         hardware, name = target.resolution.accelerator, target.place.name
         if hardware.hosts > 1 and name.lower() in ALONE:
             raise Denied("one-pod", where=name, value=hardware.name, hosts=hardware.hosts, what=f"a {name}")
         number = roles[name][1].replicas
-        replicas[hardware.name] = replicas.get(hardware.name, 0) + (1 if number is None else number)
-    for hardware in dict.fromkeys(t.resolution.accelerator for t in targets):
-        if hardware.hosts > 1:
-            yield Warn("no-worker-ids", {"type": hardware.name})
-        if replicas[hardware.name] % hardware.hosts:
-            found = {"replicas": replicas[hardware.name], "type": hardware.name, "hosts": hardware.hosts}
-            yield Warn("replicas-not-slices", found)
+        yield hardware, 1 if number is None else number
 
 
 def _without(roles: dict[str, tuple[str, Role]]) -> Iterator[Warn]:
@@ -105,7 +95,7 @@ def _workload(kind: str, plural: str, *versions: str) -> Workload:
         versions=versions,
         view=TrainingJob,
         places=places,
-        facts=facts,
+        facts=unindexed,
         findings=findings,
     )
 

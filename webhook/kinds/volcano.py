@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from webhook import scheduling, slices
+from webhook import scheduling
 from webhook.annotations import INJECT, QUEUE, SCHEDULER, TYPE
-from webhook.catalogue import TPU_RESOURCE
+from webhook.catalogue import TPU_RESOURCE, Accelerator
 from webhook.detect import resources
-from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
+from webhook.kinds.workload import Findings, Setting, Targets, Workload, unindexed, whole_slices
 from webhook.messages import Denied, Warn, quoted
 from webhook.patch import Edit, Put
 from webhook.pod import NO_METADATA, NO_SPEC, Metadata, Template, View, annotations_of, labels_of
-from webhook.resolution import Place, Worker
+from webhook.resolution import Place
 
 LEGACY_RESOURCES = "cloud-tpus.google.com/"
 DEFAULT_QUEUE = "default"
@@ -77,16 +77,10 @@ def places(job: VolcanoJob) -> Iterator[Place]:
             )
 
 
-def facts(_job: VolcanoJob, targets: Targets, _setting: Setting) -> Targets:
-    """The Pods have no index that a field can refer to."""
-    nobody = Worker(subdomain=None, indexed=False)
-    return [Target(t.place, slices.with_worker(t.place, t.resolution, nobody)) for t in targets]
-
-
 def findings(job: VolcanoJob, targets: Targets, setting: Setting) -> Findings:
     """The Job's scheduler, queue and gang."""
     wish, asked = _wish(targets), any(t.resolution.ask.scheduler for t in targets)
-    yield from _whole_slices(job, targets)
+    yield from whole_slices(_pods(job, targets))
     tpu = any(t.resolution.accelerator.slice is not None for t in targets) or _detected(job, setting)
     if tpu and wish.scheduler != scheduling.VOLCANO:
         yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)
@@ -166,19 +160,13 @@ def _ours(present: str | None, wanted: str) -> bool:
     return present in (None, "", scheduling.VOLCANO, scheduling.DEFAULT, wanted)
 
 
-def _whole_slices(job: VolcanoJob, targets: Targets) -> Iterator[Warn]:
-    """Tasks of one type may make up a slice together: TorchX has one task for each Pod."""
-    replicas: dict[str, int] = {}
+def _pods(job: VolcanoJob, targets: Targets) -> Iterator[tuple[Accelerator, int]]:
+    """Each task's accelerator and Pods: TorchX has one task for each Pod."""
     tasks = dict(tasks_of(job))
     for target in targets:
-        hardware, index = target.resolution.accelerator, target.place.path[2]
+        index = target.place.path[2]
         assert isinstance(index, int)
-        if hardware.hosts > 1:
-            replicas[hardware.name] = replicas.get(hardware.name, 0) + (tasks[index].replicas or 0)
-    for hardware in dict.fromkeys(t.resolution.accelerator for t in targets):
-        if replicas.get(hardware.name, 0) % hardware.hosts:
-            found = {"replicas": replicas[hardware.name], "type": hardware.name, "hosts": hardware.hosts}
-            yield Warn("replicas-not-slices", found)
+        yield target.resolution.accelerator, tasks[index].replicas or 0
 
 
 VOLCANOJOB = Workload(
@@ -188,7 +176,7 @@ VOLCANOJOB = Workload(
     versions=("v1alpha1",),
     view=VolcanoJob,
     places=places,
-    facts=facts,
+    facts=unindexed,
     findings=findings,
     reapply="immutable",
 )

@@ -3,16 +3,18 @@
 A kind is one module with a view, and one `Workload` value in `workloads.WORKLOADS`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from webhook import slices
 from webhook.annotations import COPIED, INJECT
+from webhook.catalogue import Accelerator
 from webhook.messages import Denied, Warn
 from webhook.patch import Edit, Path
 from webhook.pod import Metadata, annotations_of, labels_of
-from webhook.resolution import Place, Resolution
+from webhook.resolution import Place, Resolution, Worker
 from webhook.site import Site
 
 
@@ -103,3 +105,19 @@ def check_reach(metadata: Metadata | None, template: Path | None) -> None:
         if template is not None and key in said and said.get(INJECT) != "false":
             path = ".".join(map(str, (*template, "metadata", "annotations")))
             raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
+
+
+def unindexed(_obj: Any, targets: Targets, _setting: Setting) -> Targets:
+    """`facts` of kinds whose Pods have no index that a field can refer to."""
+    nobody = Worker(subdomain=None, indexed=False)
+    return [Target(t.place, slices.with_worker(t.place, t.resolution, nobody)) for t in targets]
+
+
+def whole_slices(pods: Iterable[tuple[Accelerator, int]]) -> Iterator[Warn]:
+    """Warns of numbers of Pods that are not whole slices; those of one type make up slices together."""
+    numbers: dict[Accelerator, int] = {}
+    for hardware, number in pods:
+        numbers[hardware] = numbers.get(hardware, 0) + number
+    for hardware, number in numbers.items():
+        if number % hardware.hosts:
+            yield Warn("replicas-not-slices", {"replicas": number, "type": hardware.name, "hosts": hardware.hosts})
