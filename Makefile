@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check install goldens bench control-plane cluster cluster-tests kube-demo soak lock
+.PHONY: help demo test check install goldens docs bench control-plane cluster cluster-tests kube-demo soak lock
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -41,6 +41,10 @@ cluster-tests: install  ## one file of them: make cluster-tests TESTS=tests/clus
 
 goldens: install  ## rewrite tests/cases/*/expected.yaml from what the code does now; read the diff
 	$(BIN)/pytest -q tests/test_cases.py --update-goldens
+
+docs: install  ## rewrite what is generated: parts of docs/, the chart's schema and its table of values
+	$(BIN)/python charts/document.py
+	$(BIN)/python -m docs.document
 
 control-plane: install  ## build and cache the control plane's binaries
 	$(BIN)/python -m tests.cluster.binaries

@@ -29,6 +29,7 @@ OTHERS: dict[str, Any] = {
     "image.pullSecrets": ["pull"],
     "config.platform": "eks",
     "config.tpu": {"environment": "full", "legacyNodes": True, "legacyVersion": "2.12"},
+    "config.eks": {"autoMode": True},
     "config.exclusivePlacement": False,
     "config.sharedMemory": "64Gi",
     "config.schedulers": {"allowed": ["volcano"], "defaults": [{"types": ["nvidia-*"], "scheduler": "volcano"}]},

@@ -1,0 +1,207 @@
+"""The pages keep their word (tests/page.py): blocks are run, links lead somewhere, what is generated is current."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from docs import document
+from tests import page
+from tests.chart import CHART, NAME, NAMESPACE, helm
+from tests.page import ROOT, Block
+from webhook import config, manifest
+from webhook.site import Config, Site
+from webhook.workloads import WORKLOADS
+
+EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if p.stem != "site")
+NOT_HERE = ("install", "demo", "check", "test", "goldens", "docs", "kube-demo", "bench", "soak")
+"""Targets that install, write, or are the tests themselves: make only says here that it knows how."""
+
+
+class Silent(msgspec.Struct):
+    """Text of the mapping."""
+
+    spoken: int
+    """Text of the field."""
+    silent: int
+
+
+def names(value: Any) -> str:
+    return str(value) if isinstance(value, Block) else value.name
+
+
+def manifests() -> list[Block]:
+    return [block for block in page.blocks("yaml") if "\nkind: " in f"\n{block.text}"]
+
+
+def results(text: str, name: str) -> list[manifest.Result]:
+    return manifest.results(text, config.load(), "team-a", name)
+
+
+def test_pages_have_blocks_that_we_know() -> None:
+    """A block whose fence says nothing, or something new, would be promised by nobody."""
+    assert [] == [(str(block), block.info) for block in page.blocks() if block.info not in page.KNOWN]
+    for path in page.PAGES:
+        fences = sum(line.startswith("```") for line in path.read_text().splitlines())
+        assert fences == 2 * len(list(page.of_page(path))), f"{path.name} has a fence without a word, or not closed"
+        assert not re.search(r"^    \S", page.prose(path), re.MULTILINE), f"{path.name} has a block without a fence"
+
+
+@pytest.mark.parametrize("block", manifests(), ids=names)
+def test_a_manifest_of_a_page_is_injected(block: Block) -> None:
+    """Nothing that we tell people to write is refused, and nothing of it is warned of."""
+    for result in results(block.text, str(block)):
+        assert ((), ()) == (result.denied, result.warnings)
+        assert "accel.io/injected" in result.after or "accel.io/" not in block.text
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=names)
+def test_an_example_is_injected(path: Path) -> None:
+    """Neither refused nor warned of, and it does ask for something."""
+    found = results(path.read_text(), path.name)
+
+    assert [((), ())] * len(found) == [(result.denied, result.warnings) for result in found]
+    assert any("accel.io/injected" in result.after for result in found)
+
+
+@pytest.mark.parametrize("block", [b for b in page.blocks("yaml") if b not in manifests()], ids=names)
+def test_a_site_config_of_a_page_is_one(block: Block) -> None:
+    """It is read as the webhook reads it."""
+    Site.parse(block.text.encode(), str(block), config.builtin())
+
+
+@pytest.mark.parametrize("block", page.blocks("yaml (values)"), ids=names)
+def test_values_of_a_page_are_the_charts(block: Block) -> None:
+    """The chart's schema takes them, and Helm renders the chart with them."""
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, values=yaml.safe_load(block.text))
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("block", page.blocks("yaml (argo)"), ids=names)
+def test_parts_of_other_files_are_yaml(block: Block) -> None:
+    """They are not ours to check further."""
+    assert yaml.safe_load(block.text)
+
+
+@pytest.mark.parametrize("block", page.blocks("yaml (stored)"), ids=names)
+def test_what_a_page_says_is_stored_is_stored(block: Block) -> None:
+    """Each line of a summary is somewhere in the injected manifest before it."""
+    before = [other for other in page.of_page(block.page) if other.line < block.line and other.info == "yaml"][-1]
+    (result,) = results(before.text, str(before))
+    everything = list(mappings(result.value))
+    for key, value in yaml.safe_load(block.text).items():
+        assert any(key in found and within(value, found[key]) for found in everything), f"{key}: {value}"
+
+
+def mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping in a value, from the outside in."""
+    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        yield value
+    for inner in below:
+        yield from mappings(inner)
+
+
+def within(part: Any, whole: Any) -> bool:
+    """Whether a summary agrees: it may leave out keys of mappings, and nothing of a list."""
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(key in whole and within(value, whole[key]) for key, value in part.items())
+    if isinstance(part, list) and isinstance(whole, list):
+        return len(part) == len(whole) and all(map(within, part, whole))
+    return bool(part == whole)
+
+
+@pytest.mark.parametrize("block", page.blocks("console"), ids=names)
+def test_a_command_of_a_page_runs(block: Block) -> None:
+    """As it stands, in the root of the checkout; and prints what the page shows, where it shows something."""
+    for command in page.commands(block):
+        text = command.text
+        if text.split("#")[0].strip() in {f"make {target}" for target in NOT_HERE}:
+            text = text.replace("make", "make --dry-run", 1)
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", text],
+            cwd=ROOT,
+            env=page.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        refused = command.printed.startswith("denied: ")
+        assert done.returncode == int(refused), done.stdout
+        assert command.printed in ("", done.stdout)
+
+
+@pytest.mark.parametrize("path", page.PAGES, ids=names)
+def test_links_lead_somewhere(path: Path) -> None:
+    """To a file of the checkout and, after a #, to one of its headings."""
+    dead = []
+    for link in page.links(path):
+        target, _, anchor = link.partition("#")
+        file = (path.parent / target).resolve() if target else path
+        if not link.startswith("https://") and not (file.exists() and (not anchor or anchor in page.anchors(file))):
+            dead.append(link)
+
+    assert [] == dead
+
+
+def test_pages_are_reached_from_the_readme() -> None:
+    """A page that nothing points to is not read."""
+    linked = {(ROOT / link.partition("#")[0]).resolve() for link in page.links(ROOT / "README.md")}
+
+    assert set() == set(ROOT.glob("docs/*.md")) - linked
+
+
+@pytest.mark.parametrize("path", document.pages(), ids=names)
+def test_generated_parts_are_current(path: Path) -> None:
+    """They are what docs/document.py makes of the code (else: make docs)."""
+    assert document.pages()[path] == path.read_text()
+
+
+def test_every_kind_is_shown() -> None:
+    """workloads.md has a before and after for each kind that we know."""
+    shown = {
+        (api.rpartition("/")[0], kind)
+        for block in page.blocks("diff")
+        for api, kind in [[line.split(": ")[1] for line in block.text.splitlines()[:2]]]
+    }
+
+    assert set(WORKLOADS) == shown
+
+
+def test_the_chart_takes_every_key_of_the_site_config() -> None:
+    """What the page documents can be set where people set it."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())["config"]
+
+    assert {field.encode_name for field in msgspec.structs.fields(Config)} == set(values)
+
+
+def test_a_field_without_a_text_is_told() -> None:
+    """The generator does not leave a key out silently."""
+    with pytest.raises(document.Undocumented, match="Silent: nothing stands under silent"):
+        document.documented(Silent)
+
+
+def test_a_stale_page_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--check` writes nothing and ends with 1; without it the page is as it should be."""
+    monkeypatch.setattr(document, "DOCS", tmp_path)
+    for name in ("site-config.md", "workloads.md"):
+        (tmp_path / name).write_text((ROOT / "docs" / name).read_text())
+    page_there = tmp_path / "workloads.md"
+    current = page_there.read_text()
+    page_there.write_text(current.replace("+    accel.io/injected: tpu-v4-8\n", "", 1))
+
+    assert document.main(check=True) == 1
+    assert capsys.readouterr().out == "stale: docs/workloads.md\n"
+    assert document.main(check=False) == 0
+    assert page_there.read_text() == current
+    assert document.main(check=True) == 0
