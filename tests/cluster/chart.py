@@ -6,10 +6,10 @@
         release.sync()                       # one step of what kubelets do; run_pods repeats it
         release.upgrade({"replicas": 3}); release.rollback(); release.uninstall()
 
-Only two lines of the chart are not as they are shipped: the Service is of type ExternalName (see the text of
-controlplane.py) and its port is that of a relay on loopback, which passes connections to the pods that are ready.
-Pods are not given to a node, so that nobody else reports on them. Install once at a time on one cluster: every
-installation's webhooks see every labelled namespace.
+Only the Service is not as it is shipped: its type is ExternalName (see the text of controlplane.py) and its port that
+of a relay on loopback, which passes connections to the pods that are ready. Pods are not given to a node, so that
+nobody else reports on them. Install once at a time on one cluster: every installation's webhooks see every labelled
+namespace.
 """
 
 import json
@@ -34,8 +34,9 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 READY_SECONDS = 60
 SYNC_SECONDS = 0.15  # each step asks the API server a few times
 INJECTED = {"accel.io/injection": "enabled"}
-T = TypeVar("T")
 KEY = {"accel.io/type": "tpu-v4-8"}
+
+T = TypeVar("T")
 
 
 class Release:

@@ -28,6 +28,7 @@ from .controlplane import ControlPlane, expect
 from .process import ClusterError, Process, answers, free_port
 
 ROOT = Path(__file__).parents[2]
+IN_USE = "Address already in use"
 
 
 @dataclass
@@ -106,9 +107,12 @@ class Kubelet:
         running = RunningPod(pod, self.directory / pod["metadata"]["name"])
         running.root.mkdir(parents=True)
         for container in running.containers:
-            for port in container.get("ports", ()):
-                running.ports[port.get("name", str(port["containerPort"]))] = free_port()
+            self._give_ports(running, container)
         return running
+
+    def _give_ports(self, pod: RunningPod, container: Mapping[str, Any]) -> None:
+        for port in container.get("ports", ()):
+            pod.ports[port.get("name", str(port["containerPort"]))] = free_port()
 
     def _end(self, pod: RunningPod) -> None:
         for process in pod.processes.values():
@@ -128,6 +132,9 @@ class Kubelet:
     def _run(self, pod: RunningPod) -> None:
         for container in pod.containers:
             process = pod.processes.get(container["name"])
+            if process and process.died and IN_USE in process.tail():
+                self._give_ports(pod, container)  # another program was quicker
+                process = None
             if process and process.died and pod.object["spec"]["restartPolicy"] == "Always":
                 raise ClusterError(process.report())
             if process and (process.alive or process.died):

@@ -25,7 +25,7 @@ from .chart import INJECTED, Release, bundles, chips, create, install
 from .conftest import build
 from .controlplane import PROGRAMS, ControlPlane, expect
 from .kubelet import RunningPod
-from .process import answers
+from .process import ClusterError, answers
 from .rest import Answer
 
 ACCEL = str(Path(sys.executable).with_name("accel"))
@@ -345,6 +345,27 @@ def inject(release: Release, ca: KeyPair) -> None:
         webhook["clientConfig"]["caBundle"] = base64.b64encode(ca.certificate).decode()
     path = f"{CONFIGURATIONS}/{release.fullname}"
     expect(release.cluster.request("PUT", path, configuration, {"fieldManager": "cainjector"}), "injection")
+
+
+def test_changes_of_mode(plane: ControlPlane, labelled: str) -> None:
+    """From certificates of its own to given ones and back, as the chart's page says: the former takes two upgrades."""
+    ca = new_ca(datetime.now(UTC))
+    given = {"tls": {"mode": "existing-secret", "existingSecret": "given", "caBundle": ca.certificate.decode()}}
+    with install(plane, values=QUICK) as release:
+        release.run_pods(2)
+        secret(release, "given", serving(release, ca))
+        with pytest.raises(ClusterError, match=r"conflict.*caBundle"):
+            release.upgrade(merged(QUICK, given))
+        release.upgrade(merged(QUICK, given), "--force-conflicts")
+        release.run_pods(2)
+        # The replicas that are gone now repaired their caBundle as long as they had the right to.
+        release.upgrade(merged(QUICK, given), "--force-conflicts")
+        assert set(bundles(release).values()) == {base64.b64encode(ca.certificate).decode()}
+        release.wait_for("an injected pod", lambda: (answer := create(plane, labelled)).ok and chips(answer) == "4")
+        release.upgrade(QUICK)
+        release.run_pods(2)
+        release.wait_for("an injected pod", lambda: (answer := create(plane, labelled)).ok and chips(answer) == "4")
+        assert bundles(release)["pods.accel.io"] != base64.b64encode(ca.certificate).decode()
 
 
 def test_callers_without_a_certificate(plane: ControlPlane, labelled: str) -> None:
