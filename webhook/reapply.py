@@ -14,7 +14,7 @@ import msgspec
 
 from webhook import annotations
 from webhook.annotations import CONTAINER, COPIED, MODE, PREFIX, TYPE
-from webhook.inject import Injection, inject, refused, targets_of
+from webhook.inject import Injection, inject, refused, switched_off, targets_of
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.mutators import mutate
@@ -51,6 +51,14 @@ def view(workload: Workload, obj: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(obj), type=workload.view)
 
 
+def _stored(workload: Workload, old: Any) -> Any:
+    """The stored object; an empty one where it does not fit the kind's schema, so that nothing in it is ours."""
+    try:
+        return view(workload, old)
+    except msgspec.ValidationError:
+        return view(workload, {})
+
+
 def _understood(workload: Workload, obj: Any, setting: Setting) -> bool:
     try:
         inject(workload, obj, setting)
@@ -66,19 +74,27 @@ def _stale(workload: Workload, new: Any, before: Any, setting: Setting) -> Itera
     now = view(workload, new)
     files = _files(new)
     told_apart = bool(files) and not any(map(_has_placeholder, files))
-    copies = [where for _, where in _present(new, _copies(workload, now, before, told_apart))]
+    alone = _alone(workload, now)
+    copies = [where for _, where in _present(new, _copies(workload, now, before, told_apart), alone)]
     own = view(workload, without(new, copies))
     if _words(workload, own, COPIED) == _words(workload, now, COPIED):
         copies = []
     changed = _meant(workload, own) != _meant(workload, before)
     written = _written(workload, before, setting, amounts=bool(files))
-    found = list(_present(new, (edit for edit in written if changed or not _hint(workload, edit))))
+    found = list(_present(new, (edit for edit in written if changed or not _hint(workload, edit)), alone))
     bare = view(workload, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
     again = [(edit.path, edit.value) for edit in inject(workload, bare, setting).edits if not isinstance(edit, Remove)]
     yield from copies
     for edit, where in found:
         if (edit.path, edit.value) not in again:
             yield where
+
+
+def _alone(workload: Workload, now: Any) -> list[Path]:
+    """The places that the user says to leave alone: templates, or everything."""
+    places = list(workload.places(now))
+    off = [place.path for place in places if switched_off(place)]
+    return [()] if len(off) == len(places) else off
 
 
 def _hint(workload: Workload, edit: Put | Append) -> bool:
@@ -107,19 +123,34 @@ def _levels(place: Place) -> list[dict[str, str]]:
 
 def _copies(workload: Workload, now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
     """Keys of the stored templates that injection may have copied there: from an outer level, or from a placeholder
-    that stands in the new template again; or any, where the user's own are told apart from them.
+    that stands in the new template again, or to keep a choice; or any, where the user's own are told apart from them.
     """
     placeholders = {
         p.path for p in workload.places(now) if annotations.placeholders(list(containers_of(p.template.spec)))
     }
+    choices = {p.path for p in workload.places(now) if _choice_stands(p)}
     for place in workload.places(before):
         *outer, near = _levels(place)
         said = annotations.nearest_level(outer)
         for key in COPIED:
             copied = key in said and said[key][0] == near.get(key)
             spelled_out = key in (TYPE, CONTAINER) and place.path in placeholders
+            spelled_out = spelled_out or (key == CONTAINER and _mode(place) == "host")
+            if key == CONTAINER and place.path in choices and not copied:
+                continue
             if key in near and (copied or spelled_out or told_apart):
                 yield Put(place.at("metadata", "annotations", key), near[key])
+
+
+def _choice_stands(place: Place) -> bool:
+    """Whether the containers that mode host was given to are still there, and it is still the mode."""
+    chosen = annotations.own(annotations_of(place.template.metadata)).get(CONTAINER, "")
+    names = {container.name for _, _, container in containers_of(place.template.spec)}
+    return _mode(place) == "host" and names.issuperset(chosen.split(","))
+
+
+def _mode(place: Place) -> str:
+    return annotations.nearest_level(_levels(place)).get(MODE, ("", 0))[0]
 
 
 def _written(workload: Workload, before: Any, setting: Setting, *, amounts: bool) -> Iterator[Put | Append]:
@@ -147,11 +178,15 @@ def _values(found: Any) -> Iterator[Put | Append]:
     return (edit for edit in found if not isinstance(edit, Warn | Amend | Remove))
 
 
-def _present(new: Any, ours: Iterable[Put | Append]) -> Iterator[tuple[Put | Append, Remove]]:
-    """Those of our values that `new` has, with the place where each stands."""
+def _present(
+    new: Any, ours: Iterable[Put | Append], alone: Sequence[Path]
+) -> Iterator[tuple[Put | Append, Remove]]:
+    """Those of our values that `new` has, with the place where each stands; none that is to be left `alone`."""
     seen: set[Path] = set()
     applied = _last_applied(new)
     for edit in ours:
+        if any(edit.path[: len(above)] == above for above in alone):
+            continue
         path = edit.path if isinstance(edit, Put) else _item(new, edit)
         if path is None or path in seen or at(new, path) != edit.value or _claimed(new, applied, path):
             continue
