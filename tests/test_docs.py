@@ -8,19 +8,25 @@ from typing import Any
 
 import msgspec
 import pytest
+import typer.main
 import yaml
 
 from docs import document
 from tests import page
 from tests.chart import CHART, NAME, NAMESPACE, helm
 from tests.page import ROOT, Block
-from webhook import config, manifest
+from webhook import __version__, annotations, cli, config, manifest
+from webhook.messages import WARNINGS
 from webhook.site import Config, Site
 from webhook.workloads import WORKLOADS
 
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if p.stem != "site")
 NOT_HERE = ("install", "demo", "check", "test", "goldens", "docs", "kube-demo", "bench", "soak")
 """Targets that install, write, or are the tests themselves: make only says here that it knows how."""
+
+
+ELSEWHERE = {"ca.crt", "detect.accel.io", "expected.yaml", "patch.render", "spec.jobTemplate"}
+"""Words with dots that are no values of the chart."""
 
 
 class Silent(msgspec.Struct):
@@ -157,6 +163,51 @@ def test_pages_are_reached_from_the_readme() -> None:
     linked = {(ROOT / link.partition("#")[0]).resolve() for link in page.links(ROOT / "README.md")}
 
     assert set() == set(ROOT.glob("docs/*.md")) - linked
+
+
+def test_names_in_sentences_exist() -> None:
+    """Annotations, values of the chart, commands and make's targets that a page mentions in passing."""
+    quoted = {word for path in page.PAGES for word in re.findall(r"`([^`\n]+)`", page.prose(path))}
+    keys = {word.split(":")[0] for word in quoted if re.match(r"accel\.io/[a-z]+(:|$)", word)}
+    values = {word.split(":")[0] for word in quoted if re.fullmatch(r"[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)+(: .*)?", word)}
+    commands = {word.split()[1] for word in quoted if re.match(r"accel [a-z]", word)}
+    targets = {word.split()[1] for word in quoted if word.startswith("make ")}
+    makefile = (ROOT / "Makefile").read_text()
+
+    assert set() == keys - {*annotations.KEYS, "accel.io/injection"}
+    assert [] == [value for value in sorted(values - ELSEWHERE) if not is_value(value.split("."))]
+    assert set() == commands - set(typer.main.get_command(cli.app).list_commands(None))  # type: ignore[attr-defined]
+    assert [] == [target for target in sorted(targets) if f"\n{target}:" not in makefile]
+
+
+def is_value(path: list[str]) -> bool:
+    """Whether the chart has the value; below an empty mapping anything may stand, which the schema knows."""
+    value: Any = yaml.safe_load((CHART / "values.yaml").read_text())
+    if path[0] in value["config"]:
+        value = value["config"]
+    for key in path:
+        if value == {}:
+            return True
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def test_every_warning_is_documented() -> None:
+    """With its own words, so that a search for them finds the page."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+
+    assert [] == [
+        sentence for sentence in WARNINGS.values() if f"\n| {re.sub(r'{[^}]*}', '…', sentence)} |" not in text
+    ]
+
+
+def test_the_image_of_the_quick_start_is_this_version() -> None:
+    """It is what the chart pulls."""
+    text = (ROOT / "docs" / "quick-start.md").read_text()
+
+    assert {__version__} == set(re.findall(r"accel-injector:(\S+)", text))
 
 
 @pytest.mark.parametrize("path", document.pages(), ids=names)
