@@ -102,53 +102,58 @@ class _Page:
     index of an item means the same to every operation."""
 
     def __init__(self, root: Any) -> None:
-        self._there: dict[Path, Any] = {(): root}  # what the object has: edits have most of their parents in common
+        # What the object has at a path, and its pointer: edits have most of their parents in common.
+        self._there: dict[Path, tuple[Any, str]] = {(): (root, "")}
         self._ops: list[Op] = []
         self._removals: list[Path] = []
         self._seen: set[Any] = set()
         self._new: dict[Path, Any] = {}  # parents that these operations create, by path
         self._shift: dict[Path, list[int]] = {}  # where items were put into an existing list
 
-    def _at(self, path: Path) -> Any:
-        """What stands at `path` in the object, walked to once."""
-        if path not in self._there:
-            self._there[path] = child(self._at(path[:-1]), path[-1])
-        return self._there[path]
+    def _at(self, path: Path) -> tuple[Any, str]:
+        """What stands at `path` in the object, and the pointer to it; walked to once."""
+        found = self._there.get(path)
+        if found is None:
+            above, text = self._at(path[:-1])
+            found = self._there[path] = child(above, path[-1]), text + _escaped(path[-1])
+        return found
 
     def put(self, edit: Put) -> None:
         path, value = edit.path, edit.value
         if path in self._seen:
             return
         self._seen.add(path)
-        parent = self._at(path[:-1])
+        parent, above = self._at(path[:-1])
         if parent is None:
             self._new_parent(path[:-1], {})[path[-1]] = value
             return
         old = child(parent, path[-1])
         if old is None:
-            self._ops.append({"op": "add", "path": pointer(path), "value": value})
+            self._ops.append({"op": "add", "path": above + _escaped(path[-1]), "value": value})
         elif old != value:
-            self._ops.append({"op": "replace", "path": pointer(path), "value": value})
+            self._ops.append({"op": "replace", "path": above + _escaped(path[-1]), "value": value})
 
     def append(self, edit: Append) -> None:
-        identity = (edit.path, *(str(edit.value.get(k)) for k in edit.key))
+        path, value = edit.path, edit.value
+        identity = (path, *[str(value.get(k)) for k in edit.key])
         if identity in self._seen:
             return
         self._seen.add(identity)
-        if self._at(edit.path) is None:
-            self._new_parent(edit.path, []).append(edit.value)
+        there, text = self._at(path)
+        if there is None:
+            self._new_parent(path, []).append(value)
             return
         if edit.before is None:
-            target = (*edit.path, "-")
+            index: int | str = "-"
         else:
-            target = (*edit.path, self._shifted(edit.path, edit.before))
-            self._shift.setdefault(edit.path, []).append(edit.before)
-        self._ops.append({"op": "add", "path": pointer(target), "value": edit.value})
+            index = self._shifted(path, edit.before)
+            self._shift.setdefault(path, []).append(edit.before)
+        self._ops.append({"op": "add", "path": text + _escaped(index), "value": value})
 
     def amend(self, edit: Amend) -> None:
         item = (*edit.path, self._shifted(edit.path, edit.index))
         for field, value in edit.value.items():
-            if field not in edit.key and self._at((*edit.path, edit.index, field)) != value:
+            if field not in edit.key and self._at((*edit.path, edit.index, field))[0] != value:
                 self._ops.append({"op": "add", "path": pointer((*item, field)), "value": value})
 
     def _shifted(self, path: Path, index: int) -> int:
@@ -156,7 +161,7 @@ class _Page:
         return index + sum(1 for before in self._shift.get(path, ()) if before <= index)
 
     def remove(self, edit: Remove) -> None:
-        if edit.path not in self._seen and self._at(edit.path) is not None:
+        if edit.path not in self._seen and self._at(edit.path)[0] is not None:
             self._seen.add(edit.path)
             self._removals.append(edit.path)
 
@@ -169,10 +174,11 @@ class _Page:
         if path in self._new:
             return self._new[path]
         self._new[path] = empty
-        if self._at(path[:-1]) is None:
+        parent, above = self._at(path[:-1])
+        if parent is None:
             self._new_parent(path[:-1], {})[path[-1]] = empty
         else:
-            self._ops.append({"op": "add", "path": pointer(path), "value": empty})
+            self._ops.append({"op": "add", "path": above + _escaped(path[-1]), "value": empty})
         return empty
 
 
