@@ -44,13 +44,13 @@ def asked(within: str, container: Container, resource: str) -> int | None:
     found: int | None = None
     for part, amount in asked_amounts(container, resource):
         count = quantity.devices(amount)
-        where = f"{within} {quoted(container.name)}: resources.{part}"
         if count is None or count < 0:
-            raise Denied("bad-value", where=f"{where}.{resource}", value=amount, valid="a whole number")
+            where = f"{_named_part(within, container, part)}.{resource}"
+            raise Denied("bad-value", where=where, value=amount, valid="a whole number")
         if found is not None and found != count:
             raise Denied(
                 "devices-conflict",
-                where=where,
+                where=_named_part(within, container, part),
                 value=count,
                 resource=resource,
                 type="resources.limits",
@@ -58,6 +58,10 @@ def asked(within: str, container: Container, resource: str) -> int | None:
             )
         found = count
     return found
+
+
+def _named_part(within: str, container: Container, part: str) -> str:
+    return f"{within} {quoted(container.name)}: resources.{part}"
 
 
 def chosen(ask: Ask, annotations: Annotations, placed: Sequence[Placed], resource: str) -> list[Placed]:
