@@ -183,12 +183,31 @@ def test_an_object_that_was_not_injected(plane: ControlPlane, release: Release) 
     namespace = plane.namespace()
     create(plane, namespace, pod())
     create_job(plane, namespace, job("tpu-v4-16"))
+    create_jobset(plane, namespace)
     plane.kubectl("label", "namespace", namespace, "accel.io/injection=enabled")
     found = check(release)
     plane.delete_namespace(namespace)
 
     assert {"objects": "warning", "nodes": "warning"} == statuses(found)
-    assert [f"Pod {namespace}/train", f"Job {namespace}/train"] == found["objects"]["details"]
+    assert [f"{kind} {namespace}/train" for kind in ("Pod", "Job", "JobSet")] == found["objects"]["details"]
+
+
+def create_jobset(plane: ControlPlane, namespace: str) -> None:
+    """A JobSet of one Job; its controller is not here, and its kind is only as much as we read of it."""
+    names = {"kind": "JobSet", "plural": "jobsets", "singular": "jobset"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1alpha2", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "jobset.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    approved = {"api-approved.kubernetes.io": "unapproved, for a test"}
+    plane.install_crds({"metadata": {"name": "jobsets.jobset.x-k8s.io", "annotations": approved}, "spec": spec})
+    replicated = {"name": "workers", "replicas": 1, "template": {"spec": job("tpu-v4-16")["spec"]}}
+    jobset = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "train"},
+        "spec": {"replicatedJobs": [replicated]},
+    }
+    expect(plane.request("POST", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets", jobset), "a JobSet")
 
 
 def test_pod_security_against_host_mode(plane: ControlPlane, release: Release) -> None:

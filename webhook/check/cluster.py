@@ -87,36 +87,42 @@ class Cluster:
             return self._all(pool, version)
 
     def _all(self, pool: ThreadPoolExecutor, version: str) -> Facts:
-        name, namespace = self._release.fullname, self._release.namespace
-        core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
-        slices = {"labelSelector": f"kubernetes.io/service-name={name}"}
-        discovery = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-        configuration = pool.submit(self._one, f"{ADMISSION}/{name}", Configuration)
-        deployment = pool.submit(self._one, f"{apps}/deployments/{name}", Deployment)
-        service = pool.submit(self._one, f"{core}/services/{name}", Service)
-        settings = pool.submit(self._one, f"{core}/configmaps/{name}", dict[str, Any])
-        configurations = pool.submit(self._several, ADMISSION, Configuration)
-        endpoints = pool.submit(self._several, discovery, EndpointSlice, slices)
+        """The installation first, then what its namespaces hold, while the nodes are listed."""
         nodes = pool.submit(self._nodes)
-        namespaces = self._several("/api/v1/namespaces", Namespace, {"labelSelector": OPT_IN})
-        site, site_error = _site(settings.result())
-        facts = Facts(
+        namespaces = pool.submit(self._several, "/api/v1/namespaces", Namespace, {"labelSelector": OPT_IN})
+        others = pool.submit(self._several, ADMISSION, Configuration)
+        facts = msgspec.structs.replace(
+            self._installation(pool, version),
+            namespaces=namespaces.result(),
+            others=_without(others.result(), self._release.fullname),
+        )
+        site = facts.site if isinstance(facts.site, Site) else config.load()
+        return msgspec.structs.replace(
+            facts, asking=self._asking(pool, facts, site), nodes=nodes.result(), dry_run=self._dry_run(facts)
+        )
+
+    def _installation(self, pool: ThreadPoolExecutor, version: str) -> Facts:
+        """What the chart made."""
+        name, within = self._release.fullname, f"namespaces/{self._release.namespace}"
+        of_service = {"labelSelector": f"kubernetes.io/service-name={name}"}
+        configuration = pool.submit(self._one, f"{ADMISSION}/{name}", Configuration)
+        service = pool.submit(self._one, f"/api/v1/{within}/services/{name}", Service)
+        slices = pool.submit(
+            self._several, f"/apis/discovery.k8s.io/v1/{within}/endpointslices", EndpointSlice, of_service
+        )
+        deployment = self._one(f"/apis/apps/v1/{within}/deployments/{name}", Deployment)
+        site, site_error = _site(self._one(f"/api/v1/{within}/configmaps/{name}", dict[str, Any]))
+        return Facts(
             release=self._release,
             now=api.now() - self._api.clock_ahead,
             version=version,
             configuration=configuration.result(),
-            others=_without(configurations.result(), name),
-            deployment=deployment.result(),
+            deployment=deployment,
             service=service.result(),
-            slices=endpoints.result(),
-            trust=self._trust(deployment.result()),
+            slices=slices.result(),
+            trust=self._trust(deployment),
             site=site,
             site_error=site_error,
-            namespaces=namespaces,
-        )
-        chosen = site if isinstance(site, Site) else config.load()
-        return msgspec.structs.replace(
-            facts, asking=self._asking(pool, facts, chosen), nodes=nodes.result(), dry_run=self._dry_run(facts)
         )
 
     # --- one call --------------------------------------------------------------------------------------------------
