@@ -26,7 +26,7 @@ def test_parse(text: object, number: object) -> None:
     assert number == parse(text)
 
 
-@pytest.mark.parametrize("text", ["", "four", "4 ", "4GI", "0x4", True, None, "1e9999", "٤", "--1", "1e"])
+@pytest.mark.parametrize("text", ["", "four", "4 ", "4GI", "0x4", True, None, "1e9999", "٤", "--1", "1e", "1e3Gi"])
 def test_parse_of_no_quantity(text: object) -> None:
     """What is no quantity is no number, and no exception."""
     assert parse(text) is None

@@ -24,7 +24,9 @@ _SUFFIXES = {
     "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)([numkMGTPE]|[KMGTPE]i)?")
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_QUANTITY = re.compile(rf"({_NUMBER}[eE][+-]?[0-9]{{1,3}})|({_NUMBER})([numkMGTPE]|[KMGTPE]i)?")
+"""An exponent or a suffix, not both."""
 
 
 def parse(quantity: object) -> Decimal | None:
@@ -37,7 +39,7 @@ def parse(quantity: object) -> Decimal | None:
     if match is None:
         return None
     try:
-        return Decimal(match[1]) * _SUFFIXES[match[2] or ""]
+        return Decimal(match[1] or match[2]) * _SUFFIXES[match[3] or ""]
     except InvalidOperation:
         return None
 
