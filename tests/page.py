@@ -33,6 +33,7 @@ KNOWN = {
     *("console", "console (cluster)", "console (cloud)"),
 }
 _BLOCK = re.compile(r"^```(\S.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+_COMMAND = re.compile(r"((?:.*\\\n)*.*)\n((?:.*\n)*)")  # a backslash at its end continues a line
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -70,7 +71,7 @@ def of_page(path: Path) -> Iterator[Block]:
 def commands(block: Block) -> list[Command]:
     """The commands of a console block."""
     _, *parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
-    return [Command(*part.split("\n", 1)) for part in parts]
+    return [Command(*_COMMAND.fullmatch(part).groups()) for part in parts]  # type: ignore[union-attr]
 
 
 def prose(path: Path) -> str:
