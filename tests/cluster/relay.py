@@ -48,11 +48,12 @@ class Relay:
                 side.transport.abort()
 
     async def connect(self) -> tuple[StreamReader, StreamWriter] | None:
-        """A connection to the next backend that takes one."""
-        for _ in self.ready[:]:
-            port = self.ready[next(self.turns) % len(self.ready)]
-            with contextlib.suppress(OSError):
-                return await asyncio.open_connection("127.0.0.1", port)
+        """A connection to the next backend. One that is gone is not made up for: no Service does that either."""
+        if not self.ready:
+            return None
+        port = self.ready[next(self.turns) % len(self.ready)]
+        with contextlib.suppress(OSError):
+            return await asyncio.open_connection("127.0.0.1", port)
         return None
 
     async def poll(self) -> None:

@@ -5,6 +5,7 @@ by the chart's own values. Each test prints what was asked for and what was lost
 """
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -28,7 +29,8 @@ from .load import Failure, Load, calls, injected
 from .process import free_port
 
 ACCEL = str(Path(sys.executable).with_name("accel"))
-VALUES = merged(at("webhook.lameDuckSeconds", 5), at("tls.overlap", "5s"))
+# The API server waits long: a busy machine must not look like a lost call.
+VALUES = merged(at("webhook.lameDuckSeconds", 5), at("webhook.timeoutSeconds", 30), at("tls.overlap", "5s"))
 ROLL_SECONDS = 180  # of two replicas on a busy machine
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 CALLED = "failed calling webhook"  # what the API server says of a call that nobody answered as they should
@@ -92,7 +94,7 @@ def test_one_replica_restarted(plane: ControlPlane, release: Release, labelled: 
     pod = release.pods[0]
     with no_call_lost(plane, labelled, "one replica restarted") as load:
         more(load, release, 50)
-        pod.processes["webhook"].signal(15)
+        pod.processes["webhook"].signal(signal.SIGTERM)
         release.wait_for("its end and its successor", lambda: pod.restarts.get("webhook") == 1, ROLL_SECONDS)
         release.run_pods(2, ROLL_SECONDS)
         more(load, release, 50)
@@ -116,7 +118,7 @@ def test_one_replica_killed(plane: ControlPlane, release: Release, labelled: str
     with Load(plane, labelled) as load:
         more(load, release, 50)
         killed = load.now
-        pod.processes["webhook"].signal(9)
+        pod.processes["webhook"].signal(signal.SIGKILL)
         pod.processes["webhook"].reap(5)
         plane.wait_for("the relay to drop it", lambda: pod.ports["https"] not in routed(release))
         dropped = load.now
@@ -183,7 +185,8 @@ def test_api_server_restarted(plane: ControlPlane, release: Release, labelled: s
     assert load.unreached, "it was not away"
     assert before.failed == 0
     assert load.calls.failed == 0
-    assert [failure for failure in load.failures if CALLED in failure.message] == []
+    # An API server that is about to end may refuse; it must not store what was not injected.
+    assert [failure for failure in load.failures if CALLED in failure.message or failure.status == 201] == []
     assert readiness.looks > 0
     assert readiness.unready == []
     release.run_pods(2, ROLL_SECONDS)
@@ -307,6 +310,7 @@ def test_calls_five_seconds_apart(plane: ControlPlane, release: Release) -> None
     """
     namespace = plane.namespace({"example.com/delayed": "yes"})
     with ExitStack() as stack:
+        stack.callback(plane.delete_namespace, namespace)
         ports = [stack.enter_context(delayed(release, number)) for number in range(RELAYS)]
         path = f"{CONFIGURATIONS}/delayed"
         expect(plane.request("POST", CONFIGURATIONS, configuration(release, ports)), "the configuration")
@@ -321,7 +325,6 @@ def test_calls_five_seconds_apart(plane: ControlPlane, release: Release) -> None
     print(f"\n{RELAYS} relays, {min(made)} to {max(made)} calls through each, {len(lost)} of {ROUNDS} pods lost")
     assert lost == []
     assert min(made) >= ROUNDS
-    plane.delete_namespace(namespace)
 
 
 def entry(number: int) -> str:
@@ -364,7 +367,7 @@ def configuration(release: Release, ports: list[int]) -> dict[str, Any]:
             "namespaceSelector": {"matchLabels": {"example.com/delayed": "yes"}},
             "failurePolicy": "Fail",
             "sideEffects": "None",
-            "timeoutSeconds": 10,
+            "timeoutSeconds": 30,
             "admissionReviewVersions": ["v1"],
         }
         for number, port in enumerate(ports)
