@@ -46,7 +46,7 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     said = [_said(place) for place in workload.places(obj)]
     _check_reach(workload, obj, said)
     targets = _targets(workload, obj, said, setting)
-    found: list[Edit | Warn] = [*_notices(said)]
+    found: list[Edit | Warn] = [*_notices(workload, obj, said)]
     for target in targets:
         found.extend(_within(target, mutate(target.place, target.resolution)))
     found.extend(workload.findings(obj, targets, setting))
@@ -77,6 +77,11 @@ def _said(place: Place) -> _Said:
     levels = [annotations.own(annotations_of(level)) for level in place.levels]
     held = annotations.placeholders(list(containers_of(place.template.spec)))
     return _Said(place, levels, held, _off(levels))
+
+
+def switched_off(place: Place) -> bool:
+    """Whether the template is to be left alone."""
+    return _said(place).off is not None
 
 
 def targets_of(workload: Workload, obj: Any, setting: Setting) -> list[Target]:
@@ -151,17 +156,23 @@ def _check_reach(workload: Workload, obj: Any, said: Sequence[_Said]) -> None:
                 raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
 
 
-def _notices(said: Sequence[_Said]) -> Iterator[Warn]:
+def _notices(workload: Workload, obj: Any, said: Sequence[_Said]) -> Iterator[Warn]:
     """What is worth saying of the annotations themselves, whatever they lead to."""
     seen: set[tuple[str, str]] = set()
+    if not workload.patched:  # its own metadata is no level of a template
+        yield from _strange(seen, [annotations.own(annotations_of(obj.metadata))], typed=True)
     for one in said:
         if one.off is not None:
             if one.off < len(one.levels) - 1 and _once(seen, "inject-false-not-pods", ""):
                 yield Warn("inject-false-not-pods")
             continue
-        for warn in annotations.strange(one.levels, one.typed):
-            if _once(seen, warn.code, str(warn.facts.get("key"))):
-                yield warn
+        yield from _strange(seen, one.levels, one.typed)
+
+
+def _strange(seen: set[tuple[str, str]], levels: Sequence[dict[str, str]], typed: bool) -> Iterator[Warn]:
+    for warn in annotations.strange(levels, typed):
+        if _once(seen, warn.code, str(warn.facts.get("key"))):
+            yield warn
 
 
 def _once(seen: set[tuple[str, str]], code: str, key: str) -> bool:

@@ -64,8 +64,8 @@ DENIALS: dict[str, str] = {
     "valid: Indexed, or leave it out",
     "job-shrinks": "{where}: {value}: a slice of {type} cannot be smaller than its {hosts} hosts\n"
     "remove the annotation",
-    "needs-service": "spec.template.spec.subdomain is not set, and {type} needs its {hosts} hosts to find each other\n"
-    "create a headless Service (clusterIP: None, selector job-name: {value}) and set subdomain to its name",
+    "needs-service": "{where} is not set, and {type} needs its {hosts} hosts to find each other\n"
+    "create a headless Service (clusterIP: None, selector {selector}) and set subdomain to its name",
     "no-stable-index": "{where}: {value} has {hosts} hosts, and the Pods of a {kind} have no stable index\n"
     "valid: a Job, JobSet, LeaderWorkerSet or StatefulSet, or a single-host type",
     "one-pod": "{where}: {value} has {hosts} hosts, and {what} is one Pod\nvalid: a single-host type",

@@ -169,6 +169,8 @@ def _unasked(place: Place, obj: Any) -> str:
     """Why a template gets nothing."""
     levels = [annotations.own(level.annotations or {}) for level in place.levels]
     paths = [_path_of(obj, level) or (*place.path, "metadata") for level in place.levels]
+    if place.path:
+        paths[0] = ("metadata",)
     off = _off(levels)
     if off is not None:
         return f'nothing: {INJECT} is "false" on {_dotted((*paths[off], "annotations"), None)}'

@@ -6,8 +6,8 @@ only offline, where no Pod admission follows. Pure.
 
 from collections.abc import Callable, Iterator
 
-from webhook.kinds.job import JobSpec, hosts_hint, indexed_edits
-from webhook.kinds.workload import Findings, Setting, Targets, Workload
+from webhook.kinds.job import JobSpec, hosts_hint, one_slice, with_hosts
+from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, unindexed
 from webhook.messages import Denied, Warn
 from webhook.pod import NO_METADATA, Metadata, Template, View, controller_of
 from webhook.resolution import Place
@@ -34,6 +34,7 @@ class CronJobSpec(View, frozen=True, gc=False):
 
 
 NO_CRON_SPEC = CronJobSpec()
+NO_JOB = JobTemplate()
 
 
 class CronJob(View, frozen=True, gc=False):
@@ -42,10 +43,10 @@ class CronJob(View, frozen=True, gc=False):
 
 
 def places(app: App) -> Iterator[Place]:
-    """spec.template. The object's own metadata is no level: nothing carries it to the Pods."""
+    """spec.template. Of the object's own annotations nothing is carried to the Pods."""
     if app.spec is not None and app.spec.template is not None:
         template = app.spec.template
-        yield Place(("spec", "template"), template, (template.metadata or NO_METADATA,))
+        yield Place(("spec", "template"), template, (apart(app.metadata), template.metadata or NO_METADATA))
 
 
 def cron_places(cron: CronJob) -> Iterator[Place]:
@@ -56,7 +57,7 @@ def cron_places(cron: CronJob) -> Iterator[Place]:
         yield Place(
             path=("spec", "jobTemplate", "spec", "template"),
             template=template,
-            levels=(job.metadata or NO_METADATA, template.metadata or NO_METADATA),
+            levels=(apart(cron.metadata), job.metadata or NO_METADATA, template.metadata or NO_METADATA),
             hosts_hint=hosts_hint(job.spec),
         )
 
@@ -96,13 +97,14 @@ def ordered(app: App, targets: Targets, _setting: Setting) -> Findings:
 
 def cron_findings(cron: CronJob, targets: Targets, _setting: Setting) -> Findings:
     """The Job's own fields, as the Job will get them at its admission."""
-    job = (cron.spec or NO_CRON_SPEC).jobTemplate
+    job = (cron.spec or NO_CRON_SPEC).jobTemplate or NO_JOB
     for target in targets:
-        if target.resolution.multi_host and job is not None:
-            path = ("spec", "jobTemplate", "spec")
-            yield from indexed_edits(target.resolution, job.spec, path, defaulted=True)
-            if not target.place.spec.subdomain:
-                yield Warn("no-subdomain", {"type": target.resolution.accelerator.name})
+        yield from one_slice(target, job.metadata, job.spec, ("spec", "jobTemplate"))
+
+
+def cron_facts(_cron: CronJob, targets: Targets, _setting: Setting) -> Targets:
+    """The hosts of each Job's slice, whose name is not known yet."""
+    return [with_hosts(target, None) for target in targets]
 
 
 DEPLOYMENT = Workload(
@@ -111,6 +113,7 @@ DEPLOYMENT = Workload(
     plural="deployments",
     view=App,
     places=places,
+    facts=unindexed,
     skipped=skipped,
     findings=no_index("Deployment"),
     patched=False,
@@ -121,6 +124,7 @@ REPLICASET = Workload(
     plural="replicasets",
     view=App,
     places=places,
+    facts=unindexed,
     skipped=skipped,
     findings=no_index("ReplicaSet"),
     patched=False,
@@ -131,6 +135,7 @@ STATEFULSET = Workload(
     plural="statefulsets",
     view=App,
     places=places,
+    facts=unindexed,
     skipped=skipped,
     findings=ordered,
     patched=False,
@@ -141,6 +146,7 @@ CRONJOB = Workload(
     plural="cronjobs",
     view=CronJob,
     places=cron_places,
+    facts=cron_facts,
     findings=cron_findings,
     patched=False,
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from webhook import scheduling, slices
 from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
-from webhook.messages import Denied, Warn
+from webhook.messages import Denied, Warn, quoted
 from webhook.patch import Edit, Path, Put
 from webhook.pod import (
     NO_METADATA,
@@ -60,16 +60,18 @@ KNOWN_OWNERS = frozenset({"JobSet", "CronJob"})
 
 def facts(job: Job, targets: Targets, _setting: Setting) -> Targets:
     """The hosts of a slice find each other through the headless Service that `subdomain` names."""
-    return [_facts(job, target) for target in targets]
+    name = (job.metadata or NO_METADATA).name
+    return [with_hosts(target, name) for target in targets]
 
 
-def _facts(job: Job, target: Target) -> Target:
+def with_hosts(target: Target, name: str | None) -> Target:
+    """The target with its hosts' names; `name` is the Job's, where it has one already."""
     subdomain = target.place.spec.subdomain or None
     resolution = slices.with_worker(target.place, target.resolution, Worker(subdomain, indexed=True))
     if resolution.worker is not None and resolution.multi_host and subdomain is None:
-        name = (job.metadata and (job.metadata.name or job.metadata.generateName)) or ""
-        hardware = resolution.accelerator
-        raise Denied("needs-service", value=name, type=hardware.name, hosts=hardware.hosts)
+        hardware, where = resolution.accelerator, _dotted(target.place.at("spec", "subdomain"))
+        selector = f"job-name: {quoted(name)}" if name else "a label of the pod template"
+        raise Denied("needs-service", where=where, type=hardware.name, hosts=hardware.hosts, selector=selector)
     return Target(target.place, resolution)
 
 
@@ -83,8 +85,8 @@ def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defa
     hardware = resolution.accelerator
     for field in ("parallelism", "completions"):
         number = getattr(spec, field)
-        if number == hardware.hosts or (resolution.stored and number is not None and number > 1):
-            continue
+        if number == hardware.hosts or (resolution.stored and number not in (None, 1)):
+            continue  # a stored Job may have been made smaller, or paused with 0
         if number is not None and not (defaulted and number == 1):
             where = _dotted((*path, field))
             raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
@@ -105,21 +107,23 @@ def _dotted(path: Path) -> str:
 def findings(job: Job, targets: Targets, _setting: Setting) -> Findings:
     """The Job's own fields, for a slice of several hosts."""
     for target in targets:
-        if target.resolution.multi_host:
-            yield from _multi_host(job, target)
+        yield from one_slice(target, job.metadata, job.spec, ())
 
 
-def _multi_host(job: Job, target: Target) -> Findings:
+def one_slice(target: Target, metadata: Metadata | None, spec: JobSpec | None, path: Path) -> Findings:
+    """What a Job with these metadata and this spec, or a template of Jobs at `path`, needs for several hosts."""
     resolution, hardware = target.resolution, target.resolution.accelerator
-    minimum = annotations_of(job.metadata).get(MIN_PARALLELISM)
+    if not resolution.multi_host:
+        return
+    minimum = annotations_of(metadata).get(MIN_PARALLELISM)
     if minimum is not None:
-        where = f"metadata.annotations {MIN_PARALLELISM}"
+        where = f"{_dotted((*path, 'metadata', 'annotations'))} {MIN_PARALLELISM}"
         raise Denied("job-shrinks", where=where, value=minimum, type=hardware.name, hosts=hardware.hosts)
-    yield from indexed_edits(resolution, job.spec, ("spec",), defaulted=True)
+    yield from indexed_edits(resolution, spec, (*path, "spec"), defaulted=True)
     if not target.place.spec.subdomain:
         yield Warn("no-subdomain", {"type": hardware.name})
     if resolution.scheduling.volcano:
-        yield from min_member(job.metadata, ("metadata",), hardware.hosts)
+        yield from min_member(metadata, (*path, "metadata"), hardware.hosts)
 
 
 def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Edit]:
@@ -140,4 +144,4 @@ JOB = Workload(
     reapply="immutable",
 )
 
-__all__ = ["JOB", "Job", "JobSpec", "hosts_hint", "indexed_edits", "min_member"]
+__all__ = ["JOB", "Job", "JobSpec", "hosts_hint", "indexed_edits", "min_member", "one_slice", "with_hosts"]
