@@ -12,7 +12,7 @@ from webhook.host import host
 from webhook.messages import Denied, Warn, quoted
 from webhook.patch import Append, Edit, Path, Put, Remove
 from webhook.placement import placement
-from webhook.pod import Toleration, annotations_of, containers_of, first_user_of
+from webhook.pod import Toleration, VolumeMount, annotations_of, containers_of, first_user_of
 from webhook.resolution import Place, Resolution, own_topology
 
 Mutator = Callable[[Place, Resolution], Iterator[Edit | Warn]]
@@ -274,7 +274,7 @@ def shared_memory(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]
     size = resolution.ask.shm or _site_shm(resolution)
     if size == "false":
         return
-    bare = [h for h in resolution.holders if not any(m and m.mountPath == SHM for m in h.container.volumeMounts or ())]
+    bare = [h for h in resolution.holders if not any(m and _is_shm(m) for m in h.container.volumeMounts or ())]
     if not bare:
         return
     if not any(v and v.name == SHM_VOLUME for v in place.spec.volumes or ()):
@@ -283,6 +283,10 @@ def shared_memory(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]
     for holder in bare:
         mount = {"name": SHM_VOLUME, "mountPath": SHM}
         yield Append((*container_path(place, holder), "volumeMounts"), mount, key=("mountPath",))
+
+
+def _is_shm(mount: VolumeMount) -> bool:
+    return (mount.mountPath or "").rstrip("/") == SHM
 
 
 def _site_shm(resolution: Resolution) -> str:
@@ -325,11 +329,17 @@ def scheduler(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
 
 
 def provenance(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
-    """What outer levels said, so that the Pods say it too; and what was injected, for people to read."""
+    """What outer levels said, so that the Pods say it too; and what was injected, for people to read.
+
+    In mode host no resource shows which containers were chosen, and another webhook may yet put one before them.
+    """
     have = annotations_of(place.template.metadata)
     for key, value in resolution.ask.outer:
         if have.get(key) is None:
             yield Put(place.at("metadata", "annotations", key), value)
+    if resolution.ask.mode == "host" and not resolution.ask.containers:
+        names = ",".join(holder.container.name or "" for holder in resolution.holders)
+        yield Put(place.at("metadata", "annotations", annotations.CONTAINER), names)
     yield Put(place.at("metadata", "annotations", annotations.INJECTED), resolution.accelerator.name)
 
 

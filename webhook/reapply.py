@@ -125,32 +125,34 @@ def _copies(workload: Workload, now: Any, before: Any, told_apart: bool) -> Iter
     """Keys of the stored templates that injection may have copied there: from an outer level, or from a placeholder
     that stands in the new template again, or to keep a choice; or any, where the user's own are told apart from them.
     """
-    placeholders = {
-        p.path for p in workload.places(now) if annotations.placeholders(list(containers_of(p.template.spec)))
-    }
-    choices = {p.path for p in workload.places(now) if _choice_stands(p)}
+    after = {place.path: place for place in workload.places(now)}
     for place in workload.places(before):
         *outer, near = _levels(place)
         said = annotations.nearest_level(outer)
-        for key in COPIED:
-            copied = key in said and said[key][0] == near.get(key)
-            spelled_out = key in (TYPE, CONTAINER) and place.path in placeholders
-            spelled_out = spelled_out or (key == CONTAINER and _mode(place) == "host")
-            if key == CONTAINER and place.path in choices and not copied:
-                continue
-            if key in near and (copied or spelled_out or told_apart):
-                yield Put(place.at("metadata", "annotations", key), near[key])
+        from_above = {key for key in COPIED if key in said and said[key][0] == near.get(key)}
+        copies = from_above | set(COPIED if told_apart else ())
+        again = after.get(place.path)
+        if again is not None and annotations.placeholders(list(containers_of(again.template.spec))):
+            copies |= {TYPE, CONTAINER}
+        if _mode([*outer, near]) == "host" and CONTAINER not in from_above:
+            stands = again is not None and _choice_stands(again, outside=MODE in from_above)
+            copies = copies - {CONTAINER} if stands else copies | {CONTAINER}
+        yield from (Put(place.at("metadata", "annotations", k), near[k]) for k in COPIED if k in copies and k in near)
 
 
-def _choice_stands(place: Place) -> bool:
-    """Whether the containers that mode host was given to are still there, and it is still the mode."""
-    chosen = annotations.own(annotations_of(place.template.metadata)).get(CONTAINER, "")
+def _choice_stands(place: Place, *, outside: bool) -> bool:
+    """Whether the mode is still host, and the containers that were chosen for it are still there.
+
+    `outside`: what the template itself says of the mode is a copy.
+    """
+    *outer, near = _levels(place)
     names = {container.name for _, _, container in containers_of(place.template.spec)}
-    return _mode(place) == "host" and names.issuperset(chosen.split(","))
+    mode = _mode(outer if outside else [*outer, near])
+    return mode == "host" and names.issuperset(near.get(CONTAINER, "").split(","))
 
 
-def _mode(place: Place) -> str:
-    return annotations.nearest_level(_levels(place)).get(MODE, ("", 0))[0]
+def _mode(levels: Sequence[dict[str, str]]) -> str:
+    return annotations.nearest_level(levels).get(MODE, ("", 0))[0]
 
 
 def _written(workload: Workload, before: Any, setting: Setting, *, amounts: bool) -> Iterator[Put | Append]:
@@ -178,9 +180,7 @@ def _values(found: Any) -> Iterator[Put | Append]:
     return (edit for edit in found if not isinstance(edit, Warn | Amend | Remove))
 
 
-def _present(
-    new: Any, ours: Iterable[Put | Append], alone: Sequence[Path]
-) -> Iterator[tuple[Put | Append, Remove]]:
+def _present(new: Any, ours: Iterable[Put | Append], alone: Sequence[Path]) -> Iterator[tuple[Put | Append, Remove]]:
     """Those of our values that `new` has, with the place where each stands; none that is to be left `alone`."""
     seen: set[Path] = set()
     applied = _last_applied(new)
