@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from webhook import annotations
-from webhook.annotations import CONTAINER, COPIED, MODE, PREFIX, TYPE
+from webhook.annotations import CONTAINER, COPIED, INJECT, MODE, PREFIX, TYPE
 from webhook.inject import Injection, inject, refused, switched_off, targets_of
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
@@ -84,10 +84,8 @@ def _stale(workload: Workload, new: Any, before: Any, setting: Setting) -> Itera
     found = list(_present(new, (edit for edit in written if changed or not _hint(workload, edit)), alone))
     bare = view(workload, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
     again = [(edit.path, edit.value) for edit in inject(workload, bare, setting).edits if not isinstance(edit, Remove)]
-    yield from copies
-    for edit, where in found:
-        if (edit.path, edit.value) not in again:
-            yield where
+    stale = [*copies, *(where for edit, where in found if (edit.path, edit.value) not in again)]
+    yield from (where for where in stale if not _left_alone(workload, now, where.path))
 
 
 def _alone(workload: Workload, now: Any) -> list[Path]:
@@ -95,6 +93,14 @@ def _alone(workload: Workload, now: Any) -> list[Path]:
     places = list(workload.places(now))
     off = [place.path for place in places if switched_off(place)]
     return [()] if len(off) == len(places) else off
+
+
+def _left_alone(workload: Workload, now: Any, path: Path) -> bool:
+    """Whether the user says `accel.io/inject: "false"` of the template at `path`, or of all where it is in none."""
+    places = list(workload.places(now))
+    within = [place for place in places if path[: len(place.path)] == place.path]
+    said = [annotations.nearest_level(_levels(place)).get(INJECT, ("",))[0] for place in within or places]
+    return bool(said) and all(word == "false" for word in said)
 
 
 def _hint(workload: Workload, edit: Put | Append) -> bool:
