@@ -59,3 +59,4 @@ lock: install  ## renew requirements*.lock from pyproject.toml
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-torchx.in -o requirements-torchx.lock
