@@ -9,6 +9,9 @@ import msgspec
 LONGEST_VALUE = 64
 """Characters of a user's own text that are repeated to them; the rest is cut."""
 
+LONGEST_PLACE = 96
+"""Characters of a place's name before a denial: a kind's word and a user's, quoted."""
+
 LONGEST_WARNING = 120
 """Characters of one warning, prefix included. The API server cuts or drops longer ones.
 
@@ -165,5 +168,5 @@ class Denied(Exception):
     def within(self, name: str) -> "Denied":
         """The same denial, naming the part of the object that it is about."""
         if name:
-            self.message = f"{name}: {self.message}"
+            self.message = f"{printable(name)[:LONGEST_PLACE]}: {self.message}"
         return self

@@ -94,7 +94,10 @@ class Resolution(msgspec.Struct, frozen=True):
 
 def accelerator(ask: Ask, place: Place, site: Site) -> Accelerator:
     """The hardware that is asked for, in the form that the template's own words point to."""
-    found = site.catalogue.resolve(ask.type, ask.topology)
+    try:
+        found = site.catalogue.resolve(ask.type, ask.topology)
+    except Denied as denied:
+        raise denied.within(ask.where if ask.placeholders else "") from None
     if ask.also is not None and (ask.also == NONE or site.catalogue.resolve(ask.also, ask.topology) != found):
         raise Denied("two-types", where=ask.where, value=ask.type, other=f"accel.io/type: {quoted(ask.also)}")
     if not found.per_host_choices or found.slice is None:

@@ -11,7 +11,7 @@ import msgspec
 from webhook import slices
 from webhook.annotations import COPIED, INJECT
 from webhook.catalogue import Accelerator
-from webhook.messages import Denied, Warn
+from webhook.messages import LONGEST_VALUE, Denied, Warn
 from webhook.patch import Edit, Path
 from webhook.pod import Metadata, annotations_of, labels_of
 from webhook.resolution import Place, Resolution, Worker
@@ -103,7 +103,7 @@ def check_reach(metadata: Metadata | None, template: Path | None) -> None:
     said = annotations_of(metadata)
     for key in COPIED:
         if template is not None and key in said and said.get(INJECT) != "false":
-            path = ".".join(map(str, (*template, "metadata", "annotations")))
+            path = ".".join(str(step)[:LONGEST_VALUE] for step in (*template, "metadata", "annotations"))
             raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
 
 
