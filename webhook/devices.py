@@ -125,7 +125,9 @@ def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Seque
         )
     share = chips // len(picked)
     if ask.count not in (None, share):
-        raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid=f"{share}, or leave it out")
+        smaller = [n for n in accelerator.per_host_choices if n < chips]
+        valid = ", ".join([str(share), *(f"{n} for {chips // n} hosts" for n in smaller), "or leave it out"])
+        raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid=valid)
     return tuple(_holder(p, share, accelerator) for p in picked)
 
 
@@ -143,7 +145,7 @@ def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Hold
     else:
         wanted = _agreed(ask)
     found = tuple(_holder(p, wanted or asked(p[0], p[2], accelerator.resource) or 1, accelerator) for p in picked)
-    total = sum(h.devices for h in found)
+    total = _at_once(found)
     if accelerator.most is not None and total > accelerator.most:
         where = f"{COUNT}" if ask.count else f"{len(found)} containers" if len(found) > 1 else "the container"
         raise Denied(
@@ -155,6 +157,15 @@ def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Hold
             most=accelerator.most,
         )
     return found
+
+
+def _at_once(found: Sequence[Holder]) -> int:
+    """The devices that the Pod needs at a time: init containers come before the others, and give theirs back.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+    """
+    together = sum(h.devices for h in found if h.within == "containers")
+    return max(together, *(h.devices for h in found))
 
 
 def _agreed(ask: Ask) -> int:
