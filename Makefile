@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check install goldens docs bench control-plane cluster cluster-tests chart image-test kube-demo soak lock
+.PHONY: help demo test check install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak lock
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -46,9 +46,6 @@ goldens: install  ## rewrite tests/cases/*/expected.yaml from what the code does
 docs: install  ## rewrite what is generated: parts of docs/, the chart's schema and its table of values
 	$(BIN)/python charts/document.py
 	$(BIN)/python -m docs.document
-
-chart: install  ## values.schema.json and the chart's page, from values.yaml
-	$(BIN)/python charts/document.py
 
 image-test: install  ## build and start the image without a container engine (needs buildah and root)
 	ACCEL_IMAGE_TEST=1 $(BIN)/python -m pytest -q tests/image
