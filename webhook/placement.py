@@ -24,7 +24,7 @@ def placement(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
     """Every named set, in the order of their names in the annotation."""
     if not resolution.ask.placements:
         return
-    chosen = list(_chosen(resolution))
+    chosen = list(_chosen(place, resolution))
     yield from _node_selector(place, resolution, chosen)
     yield from _tolerations(place, resolution, [t for _, found in chosen for t in found.tolerations])
     for _, found in chosen:
@@ -34,18 +34,20 @@ def placement(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
         yield from _resources(place, resolution, found)
 
 
-def _chosen(resolution: Resolution) -> Iterator[tuple[str, Placement]]:
+def _chosen(place: Place, resolution: Resolution) -> Iterator[tuple[str, Placement]]:
     """The named sets that the namespace may use; a name is only ever looked up, never a pattern or a path.
 
-    An object that is stored was allowed them when it came: it gets nothing that it does not have.
+    An object that is stored was allowed them when it came: it gets nothing that it does not have. So was the workload
+    of a Pod: to deny the Pod because the site has changed would stop the workload at its next restart.
     """
+    known = resolution.stored or place.of_workload
     site, namespace = resolution.site, resolution.namespace
     usable = site.placement_names(namespace)
     for name in resolution.ask.placements:
         found = site.config.placements.get(name)
         if found is not None and (name in usable or resolution.stored):
             yield name, found
-        elif not resolution.stored:
+        elif not known:
             code = "unknown-placement" if found is None else "namespace-not-allowed"
             valid = listed(usable) or "none is defined for this namespace"
             raise Denied(code, value=name, namespace=quoted(namespace), valid=valid)

@@ -68,6 +68,11 @@ class Place(msgspec.Struct, frozen=True):
     def spec(self) -> PodSpec:
         return self.template.spec or NO_SPEC
 
+    @property
+    def of_workload(self) -> bool:
+        """A Pod of a workload whose template was judged when the workload came."""
+        return self.owned_scheduling and not self.path
+
     def at(self, *segments: str | int) -> Path:
         """A path below this template."""
         return self.path + segments
