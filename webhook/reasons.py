@@ -197,7 +197,10 @@ def lines_of(obj: Any, value: Any, edits: Iterable[Edit], why: str, below: int =
     return lines
 
 
-WHY_ANNOTATION = {annotations.INJECTED: "for people to read"}
+WHY_ANNOTATION = {
+    annotations.INJECTED: "for people to read",
+    annotations.CONTAINER: "so that the choice stays when containers are added",
+}
 
 
 def _at(node: Any, path: Iterable[str]) -> Any:
