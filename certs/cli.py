@@ -167,6 +167,8 @@ def rotate(
     store = _store(kubeconfig, namespace, secret, webhook_config)
     reading = _read(store)
     ring = reading.keyring
+    if ring.signing is None and ring.upcoming:
+        raise _fail("the first authority signs after the overlap; there is nothing to rotate before")
     if ring.signing is None:
         raise _fail(f"Secret {namespace}/{secret} holds no signing authority: is `accel certs run` running?")
     if ring.upcoming:

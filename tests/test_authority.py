@@ -30,9 +30,7 @@ def assert_is_ca(pem: bytes) -> None:
     assert usage.value.key_cert_sign
     assert not usage.value.digital_signature
     assert extensions.get_extension_for_class(x509.SubjectKeyIdentifier).critical is False
-    assert not [
-        e for e in extensions if isinstance(e.value, x509.SubjectAlternativeName | x509.ExtendedKeyUsage)
-    ]
+    assert not [e for e in extensions if isinstance(e.value, x509.SubjectAlternativeName | x509.ExtendedKeyUsage)]
 
 
 def assert_is_leaf(pem: bytes) -> None:
@@ -83,11 +81,7 @@ def test_lifetimes() -> None:
     ca = authority.new_ca(NOW)
     leaf = authority.issue(ca, NAMES, NOW)
 
-    assert (
-        authority.not_before(ca.certificate)
-        == authority.not_before(leaf.certificate)
-        == NOW - timedelta(hours=1)
-    )
+    assert authority.not_before(ca.certificate) == authority.not_before(leaf.certificate) == NOW - timedelta(hours=1)
     assert authority.not_after(ca.certificate) == NOW + timedelta(days=365)
     assert authority.not_after(leaf.certificate) == NOW + timedelta(days=7)
 
@@ -189,9 +183,7 @@ def test_handshake(tmp_path: Path, version: ssl.TLSVersion) -> None:
     bundle = (old.certificate + new.certificate).decode()
 
     for ca in (old, new):
-        assert _handshake(tmp_path, authority.issue(ca, NAMES, now), bundle, version) == version.name.replace(
-            "_", "."
-        )
+        assert _handshake(tmp_path, authority.issue(ca, NAMES, now), bundle, version) == version.name.replace("_", ".")
 
 
 def test_handshake_refused(tmp_path: Path) -> None:
@@ -206,9 +198,7 @@ def test_handshake_refused(tmp_path: Path) -> None:
         _handshake(tmp_path, leaf, ca.certificate.decode(), ssl.TLSVersion.TLSv1_3, "other.accel-system.svc")
 
 
-def _handshake(
-    folder: Path, leaf: KeyPair, bundle: str, version: ssl.TLSVersion, name: str = NAMES[0]
-) -> str | None:
+def _handshake(folder: Path, leaf: KeyPair, bundle: str, version: ssl.TLSVersion, name: str = NAMES[0]) -> str | None:
     """The protocol that a client with `bundle` agrees on with a server that has `leaf`."""
     (folder / "tls.crt").write_bytes(leaf.certificate)
     (folder / "tls.key").write_bytes(leaf.key)

@@ -64,7 +64,7 @@ def test_lint(mode: str) -> None:
 
 
 def test_schema_and_readme_are_fresh(capsys: pytest.CaptureFixture[str]) -> None:
-    """values.schema.json and the table in README.md are what values.yaml makes of them (else: make chart)."""
+    """values.schema.json and the table in README.md are what values.yaml makes of them (else: make docs)."""
     assert document.main(check=True) == 0, capsys.readouterr().out
 
 

@@ -59,7 +59,9 @@ def show(console: Console, cluster: ControlPlane) -> None:
     cluster.wait_for("the pods to have their nodes", lambda: settled(cluster), 120)
     table = Table("Pod", "what was injected", "node that the scheduler chose")
     for pod in sorted(cluster.pods(NAMESPACE), key=lambda p: str(p["metadata"]["name"])):
-        table.add_row(pod["metadata"]["name"], ", ".join(injected(pod)), pod["spec"].get("nodeName", "waits for free hosts"))
+        table.add_row(
+            pod["metadata"]["name"], ", ".join(injected(pod)), pod["spec"].get("nodeName", "waits for free hosts")
+        )
     console.print(table)
 
 
