@@ -2,7 +2,7 @@
 
 A value is documented by the comment above it: `# -- ` and sentences, then perhaps `# @schema ` and JSON
 Schema that narrows the type of its default. A key without `# --` is a group of documented ones. Run by
-`make chart`; with `--check`, nothing is written and the exit code is 1 where a file is not as it would be.
+`make docs`; with `--check`, nothing is written and the exit code is 1 where a file is not as it would be.
 """
 
 import json

@@ -233,14 +233,18 @@ def _has_placeholder(node: Any) -> bool:
     if not isinstance(node, Mapping):
         return False
     return any(
-        (key in AMOUNTS and any(str(name).removeprefix("f:").startswith(PREFIX) for name in value or ()))
-        or _has_placeholder(value)
+        (key in AMOUNTS and isinstance(value, Mapping) and any(map(_is_ours, value))) or _has_placeholder(value)
         for key, value in node.items()
     )
 
 
+def _is_ours(name: str) -> bool:
+    return name.removeprefix("f:").startswith(PREFIX)
+
+
 def _managers(new: Any, operation: str) -> Iterator[Any]:
-    return (m for m in at(new, ("metadata", "managedFields")) or () if at(m, ("operation",)) == operation)
+    notes = at(new, ("metadata", "managedFields"))
+    return (m for m in (notes if isinstance(notes, list) else ()) if at(m, ("operation",)) == operation)
 
 
 def _last_applied(new: Any) -> Any:

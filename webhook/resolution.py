@@ -53,7 +53,6 @@ class Place(msgspec.Struct, frozen=True):
     path: Path
     template: Template
     levels: tuple[Metadata, ...]  # outermost first, the template's own last
-    level_paths: tuple[Path, ...] = ((),)  # where each level's metadata stands
     name: str = ""  # of the replicated job, task, worker group
     hosts_hint: int | None = None  # parallelism, size or numOfHosts, where the user wrote one over 1
     owned_scheduling: bool = False  # a controller owns schedulerName and queue
