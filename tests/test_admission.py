@@ -8,6 +8,7 @@ import pytest
 from tests.case import decided, review, site
 from webhook import admission
 from webhook.admission import admit
+from webhook.reapply import LAST_APPLIED
 
 POD = {
     "apiVersion": "v1",
@@ -177,3 +178,22 @@ def test_text_that_is_not_utf_8(which: int) -> None:
     answer = admit(review(*objects).replace(b"here", b"\xed\xa0\x80"), site(None))
 
     assert (400, True) == (answer.status, b"UTF-8" in answer.body)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"managedFields": 1},
+        {"managedFields": [1]},
+        {"managedFields": [{"operation": "Apply", "fieldsV1": {"f:limits": 1}}]},
+        {"managedFields": [{}], "annotations": {LAST_APPLIED: '{"limits": 1, "requests": "accel.io/x"}'}},
+        {"managedFields": [{}], "annotations": {LAST_APPLIED: "[["}},
+    ],
+)
+def test_notes_of_who_wrote_what_may_be_anything(metadata: dict[str, Any]) -> None:
+    """kubectl's copy of the file is an annotation, which users may write as they like."""
+    annotations = {**LWS["metadata"]["annotations"], **metadata.get("annotations", {})}
+    new = {**LWS, "metadata": {**metadata, "name": "l", "annotations": annotations}}
+    old = {**LWS, "metadata": {"name": "l", "annotations": {"accel.io/type": "tpu-v6e-4"}}}
+
+    assert "injected" == answered(new, old).outcome
