@@ -27,12 +27,13 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
 
 def asked_amounts(container: Container, resource: str) -> Iterator[tuple[str, object]]:
     """What the container already says of the resource: ("limits", "4"), ("requests", 4)."""
-    if container.resources is None:
+    resources = container.resources
+    if resources is None:
         return
-    for name in ("limits", "requests"):
-        amount = (getattr(container.resources, name) or {}).get(resource)
+    for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+        amount = amounts.get(resource) if amounts else None
         if amount is not None:
-            yield name, amount
+            yield part, amount
 
 
 def asked(within: str, container: Container, resource: str) -> int | None:

@@ -48,14 +48,16 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     targets = _targets(workload, obj, said, setting)
     found: list[Edit | Warn] = [*_notices(workload, obj, said)]
     for target in targets:
-        found.extend(_within(target, mutate(target.place, target.resolution)))
+        found.extend(_mutated(target))
     found.extend(workload.findings(obj, targets, setting))
     unasked = [detected(one.place, setting.namespace, setting.site) for one in _unasked(said, setting)]
-    found.extend(f for one in unasked for f in one.found)
-    names = (*(t.resolution.accelerator.name for t in targets), *(name for one in unasked for name in one.types))
+    names = [target.resolution.accelerator.name for target in targets]
+    for one in unasked:
+        found.extend(one.found)
+        names.extend(one.types)
     return Injection(
-        edits=tuple(f for f in found if not isinstance(f, Warn)),
-        warnings=tuple(f for f in found if isinstance(f, Warn)),
+        edits=tuple([f for f in found if not isinstance(f, Warn)]),
+        warnings=tuple([f for f in found if isinstance(f, Warn)]),
         types=tuple(dict.fromkeys(filter(None, names))),
     )
 
@@ -127,9 +129,9 @@ def _target(said: _Said, setting: Setting) -> Target | None:
         raise denied.within(place.name) from None
 
 
-def _within(target: Target, found: Iterator[Edit | Warn]) -> Iterator[Edit | Warn]:
+def _mutated(target: Target) -> list[Edit | Warn]:
     try:
-        yield from found
+        return mutate(target.place, target.resolution)
     except Denied as denied:
         raise denied.within(target.place.name) from None
 

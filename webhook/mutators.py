@@ -362,7 +362,9 @@ MUTATORS: tuple[Mutator, ...] = (
 """In the order in which their edits stand in the patch. Of two edits of one place the first wins."""
 
 
-def mutate(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def mutate(place: Place, resolution: Resolution) -> list[Edit | Warn]:
     """All edits of one template."""
+    found: list[Edit | Warn] = []
     for mutator in MUTATORS:
-        yield from mutator(place, resolution)
+        found.extend(mutator(place, resolution))
+    return found

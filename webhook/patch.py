@@ -54,13 +54,11 @@ Edit = Put | Append | Amend | Remove
 
 def child(node: Any, segment: str | int) -> Any:
     """One step down a typed view or a decoded JSON value; None where there is nothing."""
-    if isinstance(node, dict):
-        return node.get(segment)
     if isinstance(segment, int):
         return node[segment] if isinstance(node, list) and segment < len(node) else None
     if isinstance(node, msgspec.Struct):
         return getattr(node, segment)  # an undeclared field is our mistake, and must not pass for an absent one
-    return None
+    return node.get(segment) if isinstance(node, dict) else None
 
 
 def at(root: Any, path: Path) -> Any:
