@@ -91,6 +91,7 @@ class Burst:
     created: float
     running: float
     failures: int
+    others: float  # share of the machine that others used meanwhile
 
 
 def nodes(cluster: Cluster) -> None:
@@ -103,36 +104,40 @@ def nodes(cluster: Cluster) -> None:
     cluster.fake_nodes({"name": f"benchmark-{n}", "labels": labels, "allocatable": room} for n in range(NODES))
 
 
-def bursts(cluster: Cluster, rounds: int = 2) -> dict[str, list[Burst]]:
-    """A JobSet of PODS Pods for each peer in turn, each in a namespace of its own."""
+def bursts(cluster: Cluster, servers: list[Server], rounds: int = 3) -> dict[str, list[Burst]]:
+    """A JobSet of PODS Pods for each peer in turn, each in a namespace of its own; every round begins with another."""
     found: dict[str, list[Burst]] = {name: [] for name in BURST_PEERS}
-    for _ in range(rounds):
-        for name in BURST_PEERS:
-            found[name].append(burst(cluster, name))
+    ours = [*cluster.pids, *(server.process.pid for server in servers)]
+    for number in range(rounds):
+        first = number % len(BURST_PEERS)
+        for name in (*BURST_PEERS[first:], *BURST_PEERS[:first]):
+            found[name].append(burst(cluster, name, ours))
     return found
 
 
-def burst(cluster: Cluster, name: str) -> Burst:
+def burst(cluster: Cluster, name: str, pids: list[int]) -> Burst:
     """Create the JobSet, wait until all its Pods run, delete it. Times are the audit log's."""
     namespace = cluster.namespace({bed.LABEL: name}, prefix=f"burst-{name}")
     path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"
     body = manifests.jobset("train", [manifests.slices(manifests.ANNOTATED, HOSTS, SLICES)])
-    began = datetime.now(UTC)
-    expect(cluster.request("POST", path, body), "a JobSet")
+    watch = machine.Watch(pids)
 
     def ready() -> bool:
         jobs = cluster.get(f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"]
         return sum(job.get("status", {}).get("ready") or 0 for job in jobs) == PODS
 
-    cluster.wait_for(f"{PODS} Pods of {name} to run", ready, BURST_SECONDS)
-    ran = datetime.now(UTC)
+    with watch:
+        began = datetime.now(UTC)
+        expect(cluster.request("POST", path, body), "a JobSet")
+        cluster.wait_for(f"{PODS} Pods of {name} to run", ready, BURST_SECONDS)
+        ran = datetime.now(UTC)
     events = [e for e in cluster.audit(namespace=namespace, resource="pods") if _is_create(e)]
     good = [e for e in events if e["responseStatus"]["code"] == 201]
     last = max(_time(e["stageTimestamp"]) for e in good)
     cluster.request("DELETE", f"{path}/train")
     cluster.delete_namespace(namespace)
     cluster.wait_for("the Pods to go", lambda: not cluster.pods(namespace), BURST_SECONDS)
-    return Burst((last - began).total_seconds(), (ran - began).total_seconds(), len(events) - len(good))
+    return Burst((last - began).total_seconds(), (ran - began).total_seconds(), len(events) - len(good), watch.others)
 
 
 def _is_create(event: dict[str, Any]) -> bool:

@@ -168,20 +168,21 @@ def api(run: Run) -> None:
 def burst(run: Run) -> None:
     """A JobSet of a thousand Pods."""
     run.stop_compared()
-    _registered(run)
+    here, _ = _registered(run)
     incluster.nodes(run.cluster)
-    found = incluster.bursts(run.cluster)
+    found = incluster.bursts(run.cluster, here)
     limit = f"clients' own limit {bed.CLIENT_LIMIT}/s"
     lines = {name: (_of(b, "created"), _of(b, "running"), str(sum(x.failures for x in b))) for name, b in found.items()}
     report.rows(f"A JobSet of {incluster.PODS} Pods, {limit}", ["s until created", "s until running", "refused"], lines)
     run.found["burst"] = found
-    run.measure("burst/floor", ratio(lines["accel"][0], lines["floor"][0]))
-    run.measure("burst/none", ratio(lines["accel"][0], lines["none"][0]))
+    ours, floor, none = (lines[name][0] for name in incluster.BURST_PEERS)
+    run.measure("burst/floor", ratio(ours, floor), ours, floor)
+    run.measure("burst/none", ratio(ours, none), ours, none)
     run.measure("burst/failures", sum(x.failures for x in found["accel"]))
 
 
 def _of(bursts: list[incluster.Burst], name: str) -> Figure:
-    return Figure("s", [getattr(one, name) for one in bursts])
+    return Figure("s", [getattr(one, name) for one in bursts], [one.others for one in bursts])
 
 
 def _registered(run: Run) -> tuple[list[Server], dict[str, str]]:
