@@ -123,7 +123,7 @@ def memory(run: Run) -> None:
     )
     run.found["memory"] = found
     run.measure("memory", found[-1])
-    run.measure("memory/growth", found[-1] - found[1])
+    run.measure("memory/growth", found[-1] - found[-3])
 
 
 def start(run: Run) -> None:

@@ -46,7 +46,7 @@ TARGETS = (
     Target("burst/failures", "the same: Pods that were refused", "", high=0),
     Target("burst/none", "the same: time against no webhook", "x"),
     Target("memory", "resident memory of serve after 100,000 calls", " MiB", high=70),
-    Target("memory/growth", "the same: growth over the last 80,000 calls", " MiB", high=1),
+    Target("memory/growth", "the same: growth over the last 40,000 calls", " MiB", high=1),
     Target("start", "start until ready", " s", high=1),
     Target("growth/containers", "containers 1 to 100: cost of one more, upper half against lower", "x", high=1.25),
     Target("growth/replicated", "replicated jobs 1 to 50: the same", "x", high=1.25),
