@@ -32,3 +32,10 @@ def _list(expected: list[Any], stored: list[Any], path: str) -> list[str]:
 def same(expected: Any, stored: Any) -> bool:
     """Equal, or the same quantity in another spelling."""
     return bool(expected == stored or (parse(expected) is not None and parse(expected) == parse(stored)))
+
+
+def meaning(value: Any) -> Any:
+    """A stored value without empty objects: JobSet's webhook writes them at CREATE, and no client repeats them."""
+    if isinstance(value, dict):
+        return {key: meaning(inner) for key, inner in value.items() if inner != {}}
+    return [meaning(inner) for inner in value] if isinstance(value, list) else value

@@ -10,6 +10,7 @@ import yaml
 
 from .controlplane import ControlPlane, condition
 from .environment import environment
+from .stored import meaning
 
 pytestmark = pytest.mark.usefixtures("injector", "nodes", "jobset_controller")
 
@@ -279,7 +280,7 @@ def test_applying_the_same_file_twice(cluster: ControlPlane, namespace: str, nam
 def spec_of(cluster: ControlPlane, namespace: str, name: str) -> Any:
     """The stored spec of the one object."""
     kind = "jobs.batch" if name.startswith("Job with") or name == "Job" else "jobsets.jobset.x-k8s.io"
-    return json.loads(cluster.kubectl("get", kind, "train", "-n", namespace, "-o", "json").stdout)["spec"]
+    return meaning(json.loads(cluster.kubectl("get", kind, "train", "-n", namespace, "-o", "json").stdout)["spec"])
 
 
 def test_objects_from_before_the_namespace_was_labelled(cluster: ControlPlane) -> None:
@@ -308,4 +309,5 @@ def test_objects_from_before_the_namespace_was_labelled(cluster: ControlPlane) -
 
     cluster.wait_for("injected pods", injected, 60)
     sets = cluster.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
+    cluster.delete_namespace(namespace)
     assert 2 == len(sets)

@@ -9,6 +9,7 @@ import yaml
 
 from .chart import Release
 from .controlplane import ControlPlane
+from .stored import meaning
 
 pytestmark = pytest.mark.usefixtures("jobset_controller")
 
@@ -51,12 +52,8 @@ def selector(answer: Any) -> Any:
 
 
 def spec_of(cluster: ControlPlane, namespace: str, kind: str) -> Any:
-    """The stored spec, without the empty metadata that JobSet's webhook writes at CREATE and no client repeats."""
-    spec = json.loads(cluster.kubectl("get", kind, "train", "-n", namespace, "-o", "json").stdout)["spec"]
-    for job in spec.get("replicatedJobs", []):
-        if job["template"].get("metadata") == {}:
-            del job["template"]["metadata"]
-    return spec
+    """The stored spec."""
+    return meaning(json.loads(cluster.kubectl("get", kind, "train", "-n", namespace, "-o", "json").stdout)["spec"])
 
 
 @pytest.mark.parametrize("obj", [JOB, JOBSET], ids=["Job", "JobSet"])
