@@ -114,16 +114,19 @@ def pointed(cluster: ControlPlane, configuration: Object, port: int) -> Object:
 
 
 def wait_for_webhook(cluster: ControlPlane, project: Project, configurations: list[Object]) -> None:
-    """Wait until the API server calls the project's mutating webhook; a new configuration takes it a moment."""
+    """Wait until the API server calls the project's mutating webhook, and is answered.
+
+    A new configuration takes the API server a moment; a new manager answers 404 until it has all its handlers.
+    """
     plural = project.resource.rsplit("/", 1)[1]
     entries = [e for o in configurations if o["kind"].startswith("Mutating") for e in o["webhooks"]]
     name = next(entry["name"] for entry in entries if plural in resources(entry))
     group, version = project.resource.split("/")[2:4]
     body = {"apiVersion": f"{group}/{version}", "kind": project.kind, "metadata": {"name": "probe"}, "spec": {}}
 
-    def called() -> int:
-        cluster.request("POST", project.resource, body, {"dryRun": "All"})
-        return cluster.webhook_histogram(name).count
+    def called() -> bool:
+        answer = cluster.request("POST", project.resource, body, {"dryRun": "All"})
+        return "failed calling webhook" not in str(answer.body) and cluster.webhook_histogram(name).count > 0
 
     cluster.wait_for(f"the API server to call {name}", called)
 
