@@ -93,6 +93,7 @@ def tls(run: Run) -> None:
         if peer != "accel":
             ours = table[16]["accel"].rate
             run.measure(f"tls/{peer}", ratio(ours, row.rate), ours, row.rate)
+            run.measure(f"cpu/{peer}", ratio(row.cpu, table[16]["accel"].cpu), ours, row.cpu)
     if 64 in table:
         ours, theirs = table[64]["accel"].p99, table[64]["go"].p99
         run.measure("p99/go", ratio(ours, theirs), ours, theirs)
