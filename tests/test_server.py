@@ -317,14 +317,19 @@ def _send(connection: ssl.SSLSocket, data: bytes) -> None:
 
 
 def test_too_many_connections() -> None:
-    """One over the limit closes the one that has been idle longest, and is served itself."""
-    with running(LOCAL, allow, Recorder(), Limits(connections=3)) as at, ExitStack() as stack:
-        idle = [stack.enter_context(connect(at)) for _ in range(3)]
-        for connection in idle:
+    """One over the limit closes the one that has been idle longest, and is served itself: each of many that
+    come within one sweep, when all of them are equally old."""
+    with running(LOCAL, allow, Recorder(), Limits(connections=3, look=30.0)) as at, ExitStack() as stack:
+        open_now = [stack.enter_context(connect(at)) for _ in range(3)]
+        for connection in open_now:
             connection.sendall(post())
             answer(connection)
-        assert call(at)[0] == 200
-        assert sum(_is_closed(connection) for connection in idle) >= 1
+        for _ in range(20):
+            newcomer = stack.enter_context(connect(at))
+            newcomer.sendall(post())
+            assert answer(newcomer)[0] == 200
+            open_now.append(newcomer)
+        assert sum(_is_closed(connection) for connection in open_now) == 20
 
 
 def _is_closed(connection: ssl.SSLSocket) -> bool:

@@ -103,11 +103,16 @@ class Connections(ServerState):
             connection.transport.abort()
         return cut
 
-    def make_room(self) -> None:
-        """Close the longest idle connection when there are too many."""
+    def make_room(self, newcomer: "Connection") -> None:
+        """Close the longest idle connection when there are too many, but not the one that it is for."""
         if len(self.connections) <= self.limits.connections:
             return
-        idle = [connection for connection in self.connections if connection.idle]
+        # One that is saying goodbye has made its room already.
+        staying = [connection for connection in self.connections if not connection.transport.is_closing()]
+        if len(staying) <= self.limits.connections:
+            return
+        # By name, not by age: until the next sweep the newcomer is as old as all that were used since the last.
+        idle = [connection for connection in staying if connection.idle and connection is not newcomer]
         if idle:
             self.refuse("too-many-connections")
             min(idle, key=lambda connection: connection.since).transport.close()
@@ -138,7 +143,7 @@ class Connection(HttpToolsProtocol):
             self.shared.refuse("client-name")
             transport.abort()
             return
-        self.shared.make_room()
+        self.shared.make_room(self)
 
     def _is_known(self, transport: asyncio.Transport) -> bool:
         peer: dict[str, Any] | None = transport.get_extra_info("peercert")
