@@ -6,11 +6,12 @@ Only the profile is applied: no selector, no scheduler, no count. Nothing is eve
 import msgspec
 
 from webhook import quantity
+from webhook.container import containers_of
 from webhook.devices import Holder
 from webhook.host import give
 from webhook.messages import Warn
 from webhook.patch import Edit
-from webhook.pod import PodSpec, containers_of
+from webhook.pod import PodSpec
 from webhook.resolution import Place
 from webhook.site import Profile, Site
 

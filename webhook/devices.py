@@ -7,8 +7,9 @@ import msgspec
 from webhook import quantity
 from webhook.annotations import COUNT, Ask
 from webhook.catalogue import Accelerator
+from webhook.container import containers_of
 from webhook.messages import Denied, quoted
-from webhook.pod import Annotations, Container, PodSpec, containers_of
+from webhook.pod import Annotations, Container, PodSpec
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""

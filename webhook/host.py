@@ -13,10 +13,12 @@ import msgspec
 
 from webhook.annotations import COUNT
 from webhook.catalogue import PART
+from webhook.container import first_user_of
 from webhook.devices import Holder
 from webhook.messages import Denied, Warn, quoted
+from webhook.metadata import labels_of
 from webhook.patch import Amend, Append, Edit, Path, Put
-from webhook.pod import Container, EnvVar, PodAffinityTerm, first_user_of, labels_of
+from webhook.pod import Container, EnvVar, PodAffinityTerm
 from webhook.resolution import Place, Resolution
 from webhook.site import Device, Profile, Site, matches
 

@@ -10,12 +10,13 @@ import msgspec
 
 from webhook import annotations
 from webhook.annotations import INJECT, INJECTED, NONE, TYPE
+from webhook.container import containers_of
 from webhook.detect import detected
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
+from webhook.metadata import annotations_of, controller_of
 from webhook.mutators import mutate
 from webhook.patch import Edit, Remove, as_was, stored
-from webhook.pod import annotations_of, containers_of, controller_of
 from webhook.resolution import Place, resolve
 
 LEFT_ALONE = {

@@ -7,12 +7,14 @@ own value stands in the way it raises `Denied`. None of them writes what is alre
 from collections.abc import Callable, Iterator
 
 from webhook import annotations, scheduling, topology
+from webhook.container import containers_of, first_user_of
 from webhook.devices import Holder, asked_amounts
 from webhook.host import host
 from webhook.messages import Denied, Warn, quoted
+from webhook.metadata import annotations_of
 from webhook.patch import Append, Edit, Path, Put, Remove
 from webhook.placement import placement
-from webhook.pod import Toleration, VolumeMount, annotations_of, containers_of, first_user_of
+from webhook.pod import Toleration, VolumeMount
 from webhook.resolution import Place, Resolution, own_topology
 
 Mutator = Callable[[Place, Resolution], Iterator[Edit | Warn]]

@@ -4,7 +4,6 @@ Field names are the API's own (camelCase), so that a path of an `Edit` is also t
 `null` and an absent field look alike: both are None. A field that an edit can touch must be declared.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -146,45 +145,3 @@ class Template(View, frozen=True, gc=False):
 
 NO_METADATA = Metadata()
 NO_SPEC = PodSpec()
-
-
-def annotations_of(metadata: Metadata | None) -> Annotations:
-    """The annotations, empty where they or their parent are missing."""
-    return (metadata and metadata.annotations) or {}
-
-
-def labels_of(metadata: Metadata | None) -> Annotations:
-    """The labels, empty where they or their parent are missing."""
-    return (metadata and metadata.labels) or {}
-
-
-def controller_of(metadata: Metadata | None) -> OwnerReference | None:
-    """The one owner that manages the object (`controller: true`), if any."""
-    for owner in (metadata and metadata.ownerReferences) or ():
-        if owner.controller:
-            return owner
-    return None
-
-
-def containers_of(spec: PodSpec | None) -> Iterator[tuple[str, int, Container]]:
-    """Every container with the list it stands in and its index there; `spec.containers` first."""
-    if spec is None:
-        return
-    for index, container in enumerate(spec.containers or ()):
-        if container is not None:
-            yield "containers", index, container
-    for index, container in enumerate(spec.initContainers or ()):
-        if container is not None:
-            yield "initContainers", index, container
-
-
-def first_user_of(container: Container, names: Iterable[str]) -> int | None:
-    """The index of the first variable that uses one of `names` as $(NAME): those must stand before it.
-
-    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
-    """
-    for index, variable in enumerate(container.env or ()):
-        value = variable and variable.value
-        if value and "$(" in value and any(f"$({name})" in value for name in names):
-            return index
-    return None

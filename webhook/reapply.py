@@ -14,12 +14,13 @@ import msgspec
 
 from webhook import annotations
 from webhook.annotations import CONTAINER, COPIED, INJECT, MODE, PREFIX, TYPE
+from webhook.container import containers_of
 from webhook.inject import Injection, inject, refused, switched_off, targets_of
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
+from webhook.metadata import annotations_of
 from webhook.mutators import mutate
 from webhook.patch import Amend, Append, Path, Put, Remove, at, child, without
-from webhook.pod import annotations_of, containers_of
 from webhook.resolution import Place, Resolution, unfilled
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

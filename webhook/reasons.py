@@ -11,6 +11,7 @@ import msgspec
 
 from webhook import annotations, facts, scheduling
 from webhook.annotations import INJECT, NONE, TYPE
+from webhook.container import containers_of
 from webhook.detect import detected, resources
 from webhook.devices import DEFAULT_CONTAINER, asked_amounts
 from webhook.inject import LEFT_ALONE, inject, targets_of
@@ -18,7 +19,6 @@ from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.mutators import MEGASCALE, MUTATORS, SHM
 from webhook.patch import Edit, Path, render
-from webhook.pod import containers_of
 from webhook.resolution import Place, Resolution, own_topology
 
 SILENT = frozenset({"placeholders", "accelerator_annotations", "network", "privileged", "neuron", "placement", "host"})

@@ -10,17 +10,9 @@ from webhook.annotations import NONE, Ask
 from webhook.catalogue import Accelerator
 from webhook.devices import Holder
 from webhook.messages import Denied, quoted
+from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Path
-from webhook.pod import (
-    NO_SPEC,
-    Annotations,
-    Container,
-    Metadata,
-    PodSpec,
-    Template,
-    annotations_of,
-    labels_of,
-)
+from webhook.pod import NO_SPEC, Annotations, Container, Metadata, PodSpec, Template
 from webhook.scheduling import Scheduling
 from webhook.site import Site
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from webhook.pod import Template, annotations_of, controller_of
+from webhook.metadata import annotations_of, controller_of
+from webhook.pod import Template
 from webhook.resolution import Place, Resolution, Slices, Worker
 
 JOBSET = "jobset.sigs.k8s.io/"

@@ -6,40 +6,14 @@ only offline, where no Pod admission follows. Pure.
 
 from collections.abc import Callable, Iterator
 
-from webhook.kinds.job import JobSpec, hosts_hint, one_slice, with_hosts
+from webhook.kinds.job import hosts_hint, one_slice, with_hosts
 from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, unindexed
 from webhook.messages import Denied, Warn
-from webhook.pod import NO_METADATA, Metadata, Template, View, controller_of
+from webhook.metadata import controller_of
+from webhook.pod import NO_METADATA
 from webhook.resolution import Place
-
-
-class AppSpec(View, frozen=True, gc=False):
-    replicas: int | None = None
-    podManagementPolicy: str | None = None
-    template: Template | None = None
-
-
-class App(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: AppSpec | None = None
-
-
-class JobTemplate(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: JobSpec | None = None
-
-
-class CronJobSpec(View, frozen=True, gc=False):
-    jobTemplate: JobTemplate | None = None
-
-
-NO_CRON_SPEC = CronJobSpec()
-NO_JOB = JobTemplate()
-
-
-class CronJob(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: CronJobSpec | None = None
+from webhook.views.apps import NO_CRON_SPEC, App, CronJob
+from webhook.views.job import NO_TEMPLATE
 
 
 def places(app: App) -> Iterator[Place]:
@@ -97,7 +71,7 @@ def ordered(app: App, targets: Targets, _setting: Setting) -> Findings:
 
 def cron_findings(cron: CronJob, targets: Targets, _setting: Setting) -> Findings:
     """The Job's own fields, as the Job will get them at its admission."""
-    job = (cron.spec or NO_CRON_SPEC).jobTemplate or NO_JOB
+    job = (cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE
     for target in targets:
         yield from one_slice(target, job.metadata, job.spec, ("spec", "jobTemplate"))
 

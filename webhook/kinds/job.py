@@ -5,31 +5,14 @@ from collections.abc import Iterator
 from webhook import scheduling, slices
 from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
 from webhook.messages import Denied, Warn, quoted
+from webhook.metadata import annotations_of, controller_of
 from webhook.patch import Edit, Path, Put
-from webhook.pod import (
-    NO_METADATA,
-    Metadata,
-    Template,
-    View,
-    annotations_of,
-    controller_of,
-)
+from webhook.pod import NO_METADATA, Metadata
 from webhook.resolution import Place, Resolution, Worker
+from webhook.views.job import Job, JobSpec
 
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 """Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""
-
-
-class JobSpec(View, frozen=True, gc=False):
-    parallelism: int | None = None
-    completions: int | None = None
-    completionMode: str | None = None
-    template: Template | None = None
-
-
-class Job(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: JobSpec | None = None
 
 
 def hosts_hint(spec: JobSpec | None) -> int | None:
@@ -143,5 +126,3 @@ JOB = Workload(
     findings=findings,
     reapply="immutable",
 )
-
-__all__ = ["JOB", "Job", "JobSpec", "hosts_hint", "indexed_edits", "min_member", "one_slice", "with_hosts"]

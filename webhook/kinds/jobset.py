@@ -10,17 +10,19 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from webhook import slices
-from webhook.kinds.job import JobSpec, hosts_hint, indexed_edits, min_member
+from webhook.kinds.job import hosts_hint, indexed_edits, min_member
 from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
 from webhook.messages import Denied, quoted
+from webhook.metadata import annotations_of
 from webhook.mutators import JOBSET_NAME
 from webhook.patch import Edit, Path, Put
-from webhook.pod import NO_METADATA, Metadata, Template, View, annotations_of
+from webhook.pod import NO_METADATA, Metadata, Template
 from webhook.pod import NO_SPEC as NO_POD_SPEC
 from webhook.resolution import Place, Slices, Worker, own_topology
 from webhook.slices import annotation
+from webhook.views.job import NO_TEMPLATE, JobSpec
+from webhook.views.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, JobSet, Network, ReplicatedJob
 
-DEFAULT_GROUP = "default"
 OUR_GROUP = "accel-tpu"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -32,60 +34,6 @@ KUEUE_TOPOLOGY = (
     "kueue.x-k8s.io/podset-slice-required-topology",
 )
 """Source: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
-
-
-class JobTemplate(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: JobSpec | None = None
-
-
-class DependsOn(View, frozen=True, gc=False):
-    name: str = ""
-    status: str = ""
-
-
-class ReplicatedJob(View, frozen=True, gc=False):
-    name: str = ""
-    groupName: str | None = None
-    replicas: int | None = None
-    template: JobTemplate | None = None
-    dependsOn: list[DependsOn] | None = None
-
-    @property
-    def group(self) -> str:
-        return self.groupName or DEFAULT_GROUP
-
-    @property
-    def jobs(self) -> int:
-        """How many Jobs it makes: one, unless said otherwise."""
-        return 1 if self.replicas is None else self.replicas
-
-
-class Network(View, frozen=True, gc=False):
-    enableDNSHostnames: bool | None = None
-    subdomain: str | None = None
-
-
-class Coordinator(View, frozen=True, gc=False):
-    replicatedJob: str = ""
-    jobIndex: int | None = None
-    podIndex: int | None = None
-
-
-class JobSetSpec(View, frozen=True, gc=False):
-    replicatedJobs: list[ReplicatedJob] | None = None
-    network: Network | None = None
-    coordinator: Coordinator | None = None
-
-
-NO_SPEC = JobSetSpec()
-NO_TEMPLATE = JobTemplate()
-NO_NETWORK = Network()
-
-
-class JobSet(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: JobSetSpec | None = None
 
 
 class Member(msgspec.Struct, frozen=True):

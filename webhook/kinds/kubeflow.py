@@ -6,32 +6,15 @@ from webhook.annotations import INJECT, TYPE
 from webhook.catalogue import Accelerator
 from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, check_reach, unindexed, whole_slices
 from webhook.messages import Denied, Warn
-from webhook.pod import NO_METADATA, Metadata, Template, View, annotations_of
+from webhook.metadata import annotations_of
+from webhook.pod import NO_METADATA, Template
 from webhook.resolution import Place
+from webhook.views.kubeflow import Role, TrainingJob, TrainingSpec
 
 WORKER = "worker"
 LEADS = ("master", "chief")
 """Roles that train like the workers do, beside those that only start them."""
 ALONE = ("launcher",)
-
-
-class Role(View, frozen=True, gc=False):
-    replicas: int | None = None
-    template: Template | None = None
-
-
-Roles = dict[str, Role | None]
-
-
-class TrainingSpec(View, frozen=True, gc=False):
-    pytorchReplicaSpecs: Roles | None = None
-    tfReplicaSpecs: Roles | None = None
-    mpiReplicaSpecs: Roles | None = None
-
-
-class TrainingJob(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: TrainingSpec | None = None
 
 
 NO_TEMPLATE = Template()

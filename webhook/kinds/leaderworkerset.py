@@ -11,53 +11,29 @@ import msgspec
 
 from webhook import annotations, quantity, scheduling
 from webhook.catalogue import TPU_RESOURCE
+from webhook.container import containers_of
 from webhook.devices import asked_amounts
 from webhook.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
 from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
 from webhook.messages import Denied, Warn, quoted
+from webhook.metadata import annotations_of
 from webhook.patch import Edit, Put
-from webhook.pod import NO_METADATA, NO_SPEC, Metadata, Template, View, annotations_of, containers_of
+from webhook.pod import NO_METADATA, NO_SPEC, Template
 from webhook.resolution import Place, bare, own_topology
+from webhook.views.leaderworkerset import (
+    LEADER_EXCLUDED,
+    NO_GROUP,
+    Group,
+    LeaderWorkerSet,
+    LeaderWorkerSetSpec,
+    SubGroupPolicy,
+)
 
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUP_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
 LEADER_REQUESTS = "leaderworkerset.sigs.k8s.io/leader-requests-tpus"
-LEADER_EXCLUDED = "LeaderExcluded"
-"""The leader is in no subgroup.
-
-Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/api/leaderworkerset/v1/leaderworkerset_types.go
-"""
 LEADER, WORKER = "leaderTemplate", "workerTemplate"
 ROOT = ("spec", "leaderWorkerTemplate")
-
-
-class SubGroupPolicy(View, frozen=True, gc=False):
-    subGroupPolicyType: str | None = None
-    subGroupSize: int | None = None
-
-
-class Group(View, frozen=True, gc=False):
-    leaderTemplate: Template | None = None
-    workerTemplate: Template | None = None
-    size: int | None = None
-    subGroupPolicy: SubGroupPolicy | None = None
-
-    @property
-    def leader_excluded(self) -> bool:
-        """Whether the leader stands outside the subgroups."""
-        return self.subGroupPolicy is not None and self.subGroupPolicy.subGroupPolicyType == LEADER_EXCLUDED
-
-
-class LeaderWorkerSetSpec(View, frozen=True, gc=False):
-    leaderWorkerTemplate: Group | None = None
-
-
-class LeaderWorkerSet(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: LeaderWorkerSetSpec | None = None
-
-
-NO_GROUP = Group()
 
 
 def group_of(lws: LeaderWorkerSet) -> Group:

@@ -5,7 +5,8 @@ import msgspec
 from webhook import slices
 from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
 from webhook.messages import Warn
-from webhook.pod import NO_METADATA, Metadata, Template, annotations_of, controller_of, labels_of
+from webhook.metadata import annotations_of, controller_of, labels_of
+from webhook.pod import NO_METADATA, Metadata, Template
 from webhook.resolution import Place, Resolution
 
 MIRROR = "kubernetes.io/config.mirror"

@@ -9,52 +9,20 @@ from collections.abc import Iterator
 from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, check_reach
 from webhook.messages import Denied, quoted
 from webhook.patch import Path, Put
-from webhook.pod import NO_METADATA, Metadata, Template, View
+from webhook.pod import NO_METADATA
 from webhook.resolution import Place
+from webhook.views.ray import (
+    NO_CLUSTER,
+    NO_HEAD,
+    Kind,
+    RayCluster,
+    RayClusterSpec,
+    RayJob,
+    RayService,
+    WorkerGroup,
+)
 
-
-class HeadGroup(View, frozen=True, gc=False):
-    template: Template | None = None
-
-
-class WorkerGroup(View, frozen=True, gc=False):
-    groupName: str | None = None
-    numOfHosts: int | None = None
-    template: Template | None = None
-
-
-class RayClusterSpec(View, frozen=True, gc=False):
-    headGroupSpec: HeadGroup | None = None
-    workerGroupSpecs: list[WorkerGroup | None] | None = None
-
-
-class RayCluster(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: RayClusterSpec | None = None
-
-
-class RayJobSpec(View, frozen=True, gc=False):
-    rayClusterSpec: RayClusterSpec | None = None
-
-
-class RayJob(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: RayJobSpec | None = None
-
-
-class RayServiceSpec(View, frozen=True, gc=False):
-    rayClusterConfig: RayClusterSpec | None = None
-
-
-class RayService(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: RayServiceSpec | None = None
-
-
-Kind = RayCluster | RayJob | RayService
 HEAD = "headGroupSpec"
-NO_HEAD = HeadGroup()
-NO_CLUSTER = RayClusterSpec()
 
 
 def cluster_of(ray: Kind) -> tuple[Path, RayClusterSpec]:

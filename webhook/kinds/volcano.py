@@ -15,9 +15,11 @@ from webhook.catalogue import TPU_RESOURCE, Accelerator
 from webhook.detect import resources
 from webhook.kinds.workload import Findings, Setting, Targets, Workload, unindexed, whole_slices
 from webhook.messages import Denied, Warn, quoted
+from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Edit, Put
-from webhook.pod import NO_METADATA, NO_SPEC, Metadata, Template, View, annotations_of, labels_of
+from webhook.pod import NO_METADATA, NO_SPEC
 from webhook.resolution import Place
+from webhook.views.volcano import NO_JOB, Task, VolcanoJob
 
 LEGACY_RESOURCES = "cloud-tpus.google.com/"
 DEFAULT_QUEUE = "default"
@@ -25,29 +27,6 @@ DEFAULT_QUEUE = "default"
 
 Source: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/batch/v1alpha1/job.go
 """
-
-
-class Task(View, frozen=True, gc=False):
-    name: str | None = None
-    replicas: int | None = None
-    minAvailable: int | None = None
-    template: Template | None = None
-
-
-class VolcanoJobSpec(View, frozen=True, gc=False):
-    tasks: list[Task | None] | None = None
-    minAvailable: int | None = None
-    minSuccess: int | None = None
-    schedulerName: str | None = None
-    queue: str | None = None
-
-
-class VolcanoJob(View, frozen=True, gc=False):
-    metadata: Metadata | None = None
-    spec: VolcanoJobSpec | None = None
-
-
-NO_JOB = VolcanoJobSpec()
 
 
 class Wish(msgspec.Struct, frozen=True):

@@ -12,8 +12,9 @@ from webhook import slices
 from webhook.annotations import COPIED, INJECT
 from webhook.catalogue import Accelerator
 from webhook.messages import LONGEST_VALUE, Denied, Warn
+from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Edit, Path
-from webhook.pod import Metadata, annotations_of, labels_of
+from webhook.pod import Metadata
 from webhook.resolution import Place, Resolution, Worker
 from webhook.site import Site
 

@@ -1,0 +1,1 @@
+"""What we read of each kind of workload: one typed view per file."""

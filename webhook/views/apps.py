@@ -1,0 +1,27 @@
+"""The parts of Deployments, ReplicaSets, StatefulSets and CronJobs that we look at. Typed views, nothing else."""
+
+from webhook.pod import Metadata, Template, View
+from webhook.views.job import JobTemplate
+
+
+class AppSpec(View, frozen=True, gc=False):
+    replicas: int | None = None
+    podManagementPolicy: str | None = None
+    template: Template | None = None
+
+
+class App(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: AppSpec | None = None
+
+
+class CronJobSpec(View, frozen=True, gc=False):
+    jobTemplate: JobTemplate | None = None
+
+
+NO_CRON_SPEC = CronJobSpec()
+
+
+class CronJob(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: CronJobSpec | None = None

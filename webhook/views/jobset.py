@@ -1,0 +1,54 @@
+"""The parts of a JobSet that we look at. A typed view, nothing else."""
+
+from webhook.pod import Metadata, View
+from webhook.views.job import JobTemplate
+
+DEFAULT_GROUP = "default"
+
+
+class DependsOn(View, frozen=True, gc=False):
+    name: str = ""
+    status: str = ""
+
+
+class ReplicatedJob(View, frozen=True, gc=False):
+    name: str = ""
+    groupName: str | None = None
+    replicas: int | None = None
+    template: JobTemplate | None = None
+    dependsOn: list[DependsOn] | None = None
+
+    @property
+    def group(self) -> str:
+        return self.groupName or DEFAULT_GROUP
+
+    @property
+    def jobs(self) -> int:
+        """How many Jobs it makes: one, unless said otherwise."""
+        return 1 if self.replicas is None else self.replicas
+
+
+class Network(View, frozen=True, gc=False):
+    enableDNSHostnames: bool | None = None
+    subdomain: str | None = None
+
+
+class Coordinator(View, frozen=True, gc=False):
+    replicatedJob: str = ""
+    jobIndex: int | None = None
+    podIndex: int | None = None
+
+
+class JobSetSpec(View, frozen=True, gc=False):
+    replicatedJobs: list[ReplicatedJob] | None = None
+    network: Network | None = None
+    coordinator: Coordinator | None = None
+
+
+NO_SPEC = JobSetSpec()
+NO_NETWORK = Network()
+
+
+class JobSet(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: JobSetSpec | None = None
