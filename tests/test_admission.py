@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.case import decided, review, site
-from webhook import admission
-from webhook.admission import admit
+from webhook.admission import Answer, admit
+from webhook.catalogue import Catalogue
 from webhook.reapply import LAST_APPLIED
 
 POD = {
@@ -18,7 +18,7 @@ POD = {
 }
 
 
-def answered(obj: Any = POD, old: Any = None, **request: Any) -> admission.Answer:
+def answered(obj: Any = POD, old: Any = None, **request: Any) -> Answer:
     """The answer to a request that differs from a plain CREATE in these fields."""
     return admit(review(obj, old, **request), site(None))
 
@@ -127,7 +127,7 @@ def test_our_own_mistake_is_an_error_without_a_patch(monkeypatch: pytest.MonkeyP
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr(admission, "inject", broken)
+    monkeypatch.setattr(Catalogue, "resolve", broken)
     answer = answered()
 
     assert (500, "error") == (answer.status, answer.outcome)

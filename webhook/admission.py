@@ -16,6 +16,7 @@ from webhook.messages import Denied, Warn
 from webhook.patch import Op, render
 from webhook.review import BadReview, Request, Response, Status
 from webhook.site import Site
+from webhook.value import Value
 from webhook.workloads import WORKLOADS
 
 MOST_WARNINGS = 5
@@ -25,7 +26,7 @@ Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filte
 """
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(Value, frozen=True):
     """What goes back to the API server, and what the caller counts and logs of it."""
 
     status: int  # HTTP: 200 for every decision; 400 not a review; 500 unexpected

@@ -12,6 +12,7 @@ import msgspec
 from webhook import quantity
 from webhook.messages import Denied, Warn, quoted
 from webhook.pod import Annotations, Container
+from webhook.value import Value
 
 PREFIX = "accel.io/"
 TYPE = PREFIX + "type"
@@ -51,7 +52,7 @@ _MODES = ("plugin", "host")
 _BOOLEANS = ("true", "false")
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(Value, frozen=True):
     """What the user asked of one pod template, checked as words."""
 
     type: str  # as the user wrote it

@@ -3,8 +3,6 @@
 Only the profile is applied: no selector, no scheduler, no count. Nothing is ever denied, since nobody asked.
 """
 
-import msgspec
-
 from webhook import quantity
 from webhook.container import containers_of
 from webhook.devices import Holder
@@ -14,9 +12,10 @@ from webhook.patch import Edit
 from webhook.pod import PodSpec
 from webhook.resolution import Place
 from webhook.site import Profile, Site
+from webhook.value import Value
 
 
-class Detected(msgspec.Struct, frozen=True):
+class Detected(Value, frozen=True):
     """What one template gets for its resources alone."""
 
     types: tuple[str, ...] = ()  # the any-model types that the resources stand for, where the catalogue has them

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from webhook import quantity
 from webhook.annotations import COUNT, Ask
 from webhook.catalogue import Accelerator
 from webhook.container import containers_of
 from webhook.messages import Denied, quoted
 from webhook.pod import Annotations, Container, PodSpec
+from webhook.value import Value
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
@@ -17,7 +16,7 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 Placed = tuple[str, int, Container]
 
 
-class Holder(msgspec.Struct, frozen=True, gc=False):
+class Holder(Value, frozen=True):
     """A container that gets devices, where it stands, and its number of them."""
 
     within: str  # "containers" or "initContainers"

@@ -9,8 +9,6 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from webhook.annotations import COUNT
 from webhook.catalogue import PART
 from webhook.container import first_user_of
@@ -21,6 +19,7 @@ from webhook.patch import Amend, Append, Edit, Path, Put
 from webhook.pod import Container, EnvVar, PodAffinityTerm
 from webhook.resolution import Place, Resolution
 from webhook.site import Device, Profile, Site, matches
+from webhook.value import Value
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 WHOLE_NODE = "accel.io/whole-node"
@@ -41,7 +40,7 @@ _PLAIN = re.compile(r"(/[a-z0-9]+(-[a-z0-9]+)*){2,}")  # one step alone could be
 _LONGEST_NAME = 63
 
 
-class Mount(msgspec.Struct, frozen=True):
+class Mount(Value, frozen=True):
     """A path of the node, where the container sees it, and what the kubelet checks before the start."""
 
     host_path: str

@@ -18,6 +18,7 @@ from webhook.metadata import annotations_of, controller_of
 from webhook.mutators import mutate
 from webhook.patch import Edit, Remove, as_was, stored
 from webhook.resolution import Place, resolve
+from webhook.value import Value
 
 LEFT_ALONE = {
     "mirror-pod": "a mirror Pod is its kubelet's",
@@ -28,7 +29,7 @@ LEFT_ALONE = {
 """Skips that a user who wrote an annotation should hear of; other codes are silent."""
 
 
-class Injection(msgspec.Struct, frozen=True):
+class Injection(Value, frozen=True):
     """What injection makes of one object."""
 
     edits: tuple[Edit, ...] = ()
@@ -63,7 +64,7 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     )
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Said(Value, frozen=True):
     """What the levels around one pod template and its containers say to us."""
 
     place: Place

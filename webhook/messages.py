@@ -4,7 +4,8 @@ A denial's code is its address: the metric label, the log field and the anchor i
 This module builds sentences; it decides nothing.
 """
 
-import msgspec
+
+from webhook.value import Value
 
 LONGEST_VALUE = 64
 """Characters of a user's own text that are repeated to them; the rest is cut."""
@@ -135,11 +136,11 @@ def quoted(value: object) -> str:
     return f'"{text[:LONGEST_VALUE]}…"' if len(text) > LONGEST_VALUE else f'"{text}"'
 
 
-class Warn(msgspec.Struct, frozen=True):
+class Warn(Value, frozen=True):
     """A warning for the client, by its code."""
 
     code: str
-    facts: dict[str, object] = {}
+    facts: dict[str, object] = {}  # noqa: RUF012 (msgspec gives each value its own)
 
     def text(self) -> str:
         """One line, prefixed, at most `LONGEST_WARNING` characters."""

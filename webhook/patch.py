@@ -11,18 +11,20 @@ from typing import Any
 
 import msgspec
 
+from webhook.value import Value
+
 Path = tuple[str | int, ...]
 Op = dict[str, Any]
 
 
-class Put(msgspec.Struct, frozen=True):
+class Put(Value, frozen=True):
     """The field or map entry at `path` has this value."""
 
     path: Path
     value: Any
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(Value, frozen=True):
     """The list at `path` has this item: at its end, or before the item that now has the index `before`.
 
     `key` names the item's fields that identify it among its neighbours (a container's env: "name").
@@ -34,7 +36,7 @@ class Append(msgspec.Struct, frozen=True):
     before: int | None = None
 
 
-class Amend(msgspec.Struct, frozen=True):
+class Amend(Value, frozen=True):
     """The item of the list at `path` that now has this index, and is known by `key`, has these fields."""
 
     path: Path
@@ -43,7 +45,7 @@ class Amend(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
 
 
-class Remove(msgspec.Struct, frozen=True):
+class Remove(Value, frozen=True):
     """There is nothing at `path`. A list item is named by its index."""
 
     path: Path

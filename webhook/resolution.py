@@ -15,6 +15,7 @@ from webhook.patch import Path
 from webhook.pod import NO_SPEC, Annotations, Container, Metadata, PodSpec, Template
 from webhook.scheduling import Scheduling
 from webhook.site import Site
+from webhook.value import Value
 
 SLICE_TOPOLOGY = "cloud.google.com/gke-tpu-slice-topology"
 """Sub-, super- and dynamic slices: the node's topology is not the slice's then.
@@ -23,7 +24,7 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
 """
 
 
-class Slices(msgspec.Struct, frozen=True):
+class Slices(Value, frozen=True):
     """How a Pod learns which slice of how many it is in: env values or `fieldRef`s, as the API spells them."""
 
     number: str  # field path of the number of slices
@@ -32,14 +33,14 @@ class Slices(msgspec.Struct, frozen=True):
     coordinator_path: str = ""  # or a field path
 
 
-class Worker(msgspec.Struct, frozen=True):
+class Worker(Value, frozen=True):
     """How a Pod learns its place among its slice's hosts, where nobody else tells it."""
 
     subdomain: str | None  # of the headless Service; None: a single host
     indexed: bool  # the Pods carry a Job completion index
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(Value, frozen=True):
     """A pod template, where it stands in its object, and what the kinds around it say."""
 
     path: Path
@@ -69,7 +70,7 @@ class Place(msgspec.Struct, frozen=True):
         return self.path + segments
 
 
-class Resolution(msgspec.Struct, frozen=True):
+class Resolution(Value, frozen=True):
     """What one template gets, before it is spelled out as edits."""
 
     ask: Ask

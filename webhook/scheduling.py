@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 
-import msgspec
-
 from webhook.annotations import Ask
 from webhook.messages import Denied, Warn
 from webhook.pod import Annotations
 from webhook.site import Site
+from webhook.value import Value
 
 VOLCANO = "volcano"
 DEFAULT = "default-scheduler"
@@ -25,7 +24,7 @@ Source: https://github.com/volcano-sh/volcano/blob/master/pkg/controllers/podgro
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 
-class Scheduling(msgspec.Struct, frozen=True):
+class Scheduling(Value, frozen=True):
     """Whose Pods they will be: schedulerName, where it is not the default, and the queue to write."""
 
     name: str | None = None

@@ -20,6 +20,7 @@ from webhook.pod import NO_METADATA, Metadata, Template
 from webhook.pod import NO_SPEC as NO_POD_SPEC
 from webhook.resolution import Place, Slices, Worker, own_topology
 from webhook.slices import annotation
+from webhook.value import Value
 from webhook.views.job import NO_TEMPLATE, JobSpec
 from webhook.views.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, JobSet, Network, ReplicatedJob
 
@@ -36,7 +37,7 @@ KUEUE_TOPOLOGY = (
 """Source: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
 
 
-class Member(msgspec.Struct, frozen=True):
+class Member(Value, frozen=True):
     """A replicated job whose Jobs are slices."""
 
     index: int

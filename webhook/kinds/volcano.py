@@ -7,8 +7,6 @@ Source: https://github.com/meta-pytorch/torchx/pull/473
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from webhook import scheduling
 from webhook.annotations import INJECT, QUEUE, SCHEDULER, TYPE
 from webhook.catalogue import TPU_RESOURCE, Accelerator
@@ -19,6 +17,7 @@ from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Edit, Put
 from webhook.pod import NO_METADATA, NO_SPEC
 from webhook.resolution import Place
+from webhook.value import Value
 from webhook.views.volcano import NO_JOB, Task, VolcanoJob
 
 LEGACY_RESOURCES = "cloud-tpus.google.com/"
@@ -29,7 +28,7 @@ Source: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/batch/v1alpha1/
 """
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Wish(Value, frozen=True):
     """What the tasks together want of Volcano; None where no task says anything."""
 
     scheduler: str | None = None

@@ -6,8 +6,6 @@ A kind is one module with a view, and one `Workload` value in `workloads.WORKLOA
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from webhook import slices
 from webhook.annotations import COPIED, INJECT
 from webhook.catalogue import Accelerator
@@ -17,16 +15,17 @@ from webhook.patch import Edit, Path
 from webhook.pod import Metadata
 from webhook.resolution import Place, Resolution, Worker
 from webhook.site import Site
+from webhook.value import Value
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(Value, frozen=True):
     """A pod template that asked, and what it gets."""
 
     place: Place
     resolution: Resolution
 
 
-class Setting(msgspec.Struct, frozen=True):
+class Setting(Value, frozen=True):
     """Where and how an object is looked at."""
 
     namespace: str  # the request's: an object's own can be empty
@@ -59,7 +58,7 @@ def _as_it_is(obj: Any) -> Any:
     return obj
 
 
-class Workload(msgspec.Struct, frozen=True):
+class Workload(Value, frozen=True):
     """One kind. `places`, `facts`, `findings` and `skipped` get the object's view.
 
     * `places`: its pod templates, in order.
