@@ -42,6 +42,7 @@ KEYS = (
     INJECT,
     INJECTED,
 )
+_KNOWN = frozenset(KEYS)
 VOIDED = (COUNT, TOPOLOGY, CONTAINER)
 """What an outer level says of another type than the one that a nearer level names."""
 COPIED = (TYPE, COUNT, TOPOLOGY, CONTAINER, MODE, SCHEDULER, QUEUE, PLACEMENT, SHM, MULTISLICE)
@@ -174,9 +175,10 @@ def _amount(container: str, resource: str, amount: object) -> int:
 def strange(levels: Sequence[Mapping[str, str]], typed: bool) -> Iterator[Warn]:
     """Warnings for keys that nobody reads: misspelt ones, and any beside `injected` where there is no type."""
     seen = {key for level in levels for key in level}
-    for key in sorted(seen.difference(KEYS)):
-        nearest = difflib.get_close_matches(key, KEYS[:-1], n=1, cutoff=0.0)
-        yield Warn("unknown-key", {"key": key[:48], "nearest": nearest[0]})
+    if not seen <= _KNOWN:
+        for key in sorted(seen - _KNOWN):
+            nearest = difflib.get_close_matches(key, KEYS[:-1], n=1, cutoff=0.0)
+            yield Warn("unknown-key", {"key": key[:48], "nearest": nearest[0]})
     if typed:
         return
     for key in KEYS[1:-2]:

@@ -13,7 +13,8 @@ from webhook.value import Value
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
 
-Placed = tuple[str, int, Container]
+Placed = tuple[str, int, Container, int | None]
+"""A container, where it stands, and the devices that it asks for; of an init container that is not looked at."""
 
 
 class Holder(Value, frozen=True):
@@ -65,18 +66,22 @@ def _named_part(within: str, container: Container, part: str) -> str:
     return f"{within} {quoted(container.name)}: resources.{part}"
 
 
-def chosen(ask: Ask, annotations: Annotations, placed: Sequence[Placed], resource: str) -> list[Placed]:
+def chosen(ask: Ask, annotations: Annotations, placed: Sequence[Placed]) -> list[Placed]:
     """The containers that get devices: the named ones, else those that ask, else the default, else the first."""
     if ask.containers:
         return [_named(name, placed) for name in ask.containers]
     ordinary = [p for p in placed if p[0] == "containers"]
-    asking = [p for p in ordinary if asked(p[0], p[2], resource)]
+    asking = [p for p in ordinary if p[3]]
     if asking:
         return asking
     if not ordinary:
         raise Denied("no-containers", value=ask.type)
-    default = annotations.get(DEFAULT_CONTAINER) or ordinary[0][2].name
-    return [next((p for p in ordinary if p[2].name == default), ordinary[0])]
+    default = annotations.get(DEFAULT_CONTAINER)
+    if default:
+        for candidate in ordinary:
+            if candidate[2].name == default:
+                return [candidate]
+    return ordinary[:1]
 
 
 def _named(name: str, placed: Sequence[Placed]) -> Placed:
@@ -94,12 +99,16 @@ def holders(
 
     `keep`: amounts that are there are an earlier injection's, and right as they are.
     """
-    placed = list(containers_of(spec))
-    picked = chosen(ask, annotations, placed, accelerator.resource)
+    resource = accelerator.resource
+    placed: list[Placed] = [
+        (within, index, container, asked(within, container, resource) if within == "containers" else None)
+        for within, index, container in containers_of(spec)
+    ]
+    picked = chosen(ask, annotations, placed)
     if keep:
-        there = [(p, n) for p in placed if (n := asked(p[0], p[2], accelerator.resource))]
+        there = [(w, i, c, n) for w, i, c, _ in placed if (n := asked(w, c, resource))]
         if there:
-            return tuple(Holder(*p, n) for p, n in there)
+            return tuple([Holder(*one) for one in there])
     if accelerator.slice is not None:
         return _tpu(ask, accelerator, picked, placed)
     return _gpu(ask, accelerator, picked)
@@ -109,9 +118,10 @@ def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Seque
     """One host's chips, in one container, or divided where the hardware can."""
     chips = accelerator.count or 0
     _whole_share(ask, accelerator)
-    existing = {p[:2]: n for p in placed if p[0] == "containers" and (n := asked(p[0], p[2], accelerator.resource))}
-    places = {p[:2] for p in picked}
-    picked = picked + [p for p in placed if p[:2] in existing and p[:2] not in places]
+    existing = {p[:2]: p[3] for p in placed if p[3]}
+    if existing:
+        places = {p[:2] for p in picked}
+        picked = picked + [p for p in placed if p[3] and p[:2] not in places]
     divisible = accelerator.slice is not None and accelerator.slice.divisible
     if len(picked) > 1 and not divisible:
         names = ", ".join(p[2].name or "" for p in picked)
@@ -119,7 +129,7 @@ def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Seque
     if len(existing) == len(picked) and sum(existing.values()) == chips:
         if ask.count is not None and any(n != ask.count for n in existing.values()):
             raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid="what the containers ask for")
-        return tuple(Holder(w, i, c, existing[w, i]) for w, i, c in picked)
+        return tuple([Holder(w, i, c, existing[w, i]) for w, i, c, _ in picked])
     if chips % len(picked):
         raise Denied(
             "uneven-division", value=", ".join(p[2].name or "" for p in picked), chips=chips, type=accelerator.name
@@ -129,7 +139,7 @@ def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Seque
         smaller = [n for n in accelerator.per_host_choices if n < chips]
         valid = ", ".join([str(share), *(f"{n} for {chips // n} hosts" for n in smaller), "or leave it out"])
         raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid=valid)
-    return tuple(_holder(p, share, accelerator) for p in picked)
+    return tuple([_holder(p, share, accelerator) for p in picked])
 
 
 def _whole_share(ask: Ask, accelerator: Accelerator) -> None:
@@ -145,7 +155,8 @@ def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Hold
         wanted = ask.count or accelerator.count
     else:
         wanted = _agreed(ask)
-    found = tuple(_holder(p, wanted or asked(p[0], p[2], accelerator.resource) or 1, accelerator) for p in picked)
+    resource = accelerator.resource
+    found = tuple([_holder(p, wanted or asked(p[0], p[2], resource) or 1, accelerator) for p in picked])
     total = _at_once(found)
     if accelerator.most is not None and total > accelerator.most:
         where = f"{COUNT}" if ask.count else f"{len(found)} containers" if len(found) > 1 else "the container"
@@ -153,7 +164,7 @@ def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Hold
             "too-many-devices",
             where=where,
             value=total,
-            resource=accelerator.resource,
+            resource=resource,
             type=accelerator.name,
             most=accelerator.most,
         )
@@ -178,8 +189,9 @@ def _agreed(ask: Ask) -> int:
 
 
 def _holder(place: Placed, want: int, accelerator: Accelerator) -> Holder:
-    within, index, container = place
-    existing = asked(within, container, accelerator.resource)
+    within, index, container, existing = place
+    if within != "containers":
+        existing = asked(within, container, accelerator.resource)
     if existing not in (None, want):
         raise Denied(
             "devices-conflict",

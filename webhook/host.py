@@ -7,7 +7,7 @@ Annotations choose the mode and nothing else: no text of a user's ever becomes a
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from webhook.annotations import COUNT
 from webhook.catalogue import PART
@@ -49,13 +49,12 @@ class Mount(Value, frozen=True):
     read_only: bool = False
 
 
-def host(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def host(place: Place, resolution: Resolution) -> Iterable[Edit | Warn]:
     """The profiles of the type: with devices in mode host, libraries and variables beside the device plugin."""
     if resolution.ask.mode == "plugin" and not resolution.site.profiles:
-        return
+        return ()
     profiles = _allowed(resolution)
-    if profiles:
-        yield from give(place, [(holder, profiles) for holder in resolution.holders])
+    return give(place, [(holder, profiles) for holder in resolution.holders]) if profiles else ()
 
 
 def _allowed(resolution: Resolution) -> tuple[Profile, ...]:

@@ -50,18 +50,25 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     targets = _targets(workload, obj, said, setting)
     found: list[Edit | Warn] = [*_notices(workload, obj, said)]
     for target in targets:
-        found.extend(_mutated(target))
-    found.extend(workload.findings(obj, targets, setting))
-    unasked = [detected(one.place, setting.namespace, setting.site) for one in _unasked(said, setting)]
+        found += _mutated(target)
+    found += workload.findings(obj, targets, setting)
     names = [target.resolution.accelerator.name for target in targets]
-    for one in unasked:
-        found.extend(one.found)
-        names.extend(one.types)
-    return Injection(
-        edits=tuple([f for f in found if not isinstance(f, Warn)]),
-        warnings=tuple([f for f in found if isinstance(f, Warn)]),
-        types=tuple(dict.fromkeys(filter(None, names))),
-    )
+    for one in _unasked(said, setting):
+        brought = detected(one.place, setting.namespace, setting.site)
+        found += brought.found
+        names += brought.types
+    return Injection(*_sorted(found), types=tuple(dict.fromkeys([name for name in names if name])))
+
+
+def _sorted(found: Sequence[Edit | Warn]) -> tuple[tuple[Edit, ...], tuple[Warn, ...]]:
+    edits: list[Edit] = []
+    warnings: list[Warn] = []
+    for one in found:
+        if isinstance(one, Warn):
+            warnings.append(one)
+        else:
+            edits.append(one)
+    return tuple(edits), tuple(warnings)
 
 
 class _Said(Value, frozen=True):

@@ -4,7 +4,6 @@ A denial's code is its address: the metric label, the log field and the anchor i
 This module builds sentences; it decides nothing.
 """
 
-
 from webhook.value import Value
 
 LONGEST_VALUE = 64

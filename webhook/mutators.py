@@ -4,20 +4,21 @@ Each sees the original template, never another's edits. A function yields edits 
 own value stands in the way it raises `Denied`. None of them writes what is already there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from webhook import annotations, scheduling, topology
 from webhook.container import containers_of, first_user_of
 from webhook.devices import Holder, asked_amounts
 from webhook.host import host
 from webhook.messages import Denied, Warn, quoted
-from webhook.metadata import annotations_of
 from webhook.patch import Append, Edit, Path, Put, Remove
 from webhook.placement import placement
-from webhook.pod import Toleration, VolumeMount
+from webhook.pod import Container, VolumeMount
 from webhook.resolution import Place, Resolution, own_topology
+from webhook.scheduling import Scheduling
 
-Mutator = Callable[[Place, Resolution], Iterator[Edit | Warn]]
+Found = Iterable[Edit | Warn]
+Mutator = Callable[[Place, Resolution], Found]
 
 TPU_TOPOLOGY = "cloud.google.com/gke-tpu-topology"
 JOBSET_NAME = "ACCEL_JOBSET_NAME"
@@ -37,33 +38,34 @@ def container_path(place: Place, holder: Holder) -> Path:
     return place.at("spec", holder.within, holder.index)
 
 
-def resources(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def resources(place: Place, resolution: Resolution) -> Found:
     """requests = limits = the devices, as a string; amounts that are there already were found equal before."""
     if resolution.ask.mode == "host":
-        yield from _no_resources(resolution)
-        return
+        return _no_resources(resolution)
     resource = resolution.accelerator.resource
+    found: list[Edit | Warn] = []
     for holder in resolution.holders:
-        there = {part for part, _ in asked_amounts(holder.container, resource)}
+        there = [part for part, _ in asked_amounts(holder.container, resource)]
         for part in ("limits", "requests"):
             if part not in there:
                 path = (*container_path(place, holder), "resources", part, resource)
-                yield Put(path, str(holder.devices))
-    yield from _extras(place, resolution)
+                found.append(Put(path, str(holder.devices)))
+    if resolution.accelerator.extras:
+        found += _extras(place, resolution)
+    return found
 
 
-def _no_resources(resolution: Resolution) -> Iterator[Edit | Warn]:
+def _no_resources(resolution: Resolution) -> Found:
     """Mode host gives whole nodes by path; a device resource beside it would count the devices twice."""
     resource = resolution.accelerator.resource
     for holder in resolution.holders:
         for part, _ in asked_amounts(holder.container, resource):
             where = f"container {quoted(holder.container.name)}: resources.{part}"
             raise Denied("host-mode-devices", where=where, value=resource)
-    return
-    yield
+    return ()
 
 
-def _extras(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def _extras(place: Place, resolution: Resolution) -> Iterator[Edit]:
     """What comes with the whole instance (EFA devices), for the first holder; not with a part of it."""
     if resolution.accelerator.count != sum(h.devices for h in resolution.holders):
         return
@@ -74,16 +76,18 @@ def _extras(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
                 yield Put((*container_path(place, holder), "resources", part, resource), str(amount))
 
 
-def placeholders(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def placeholders(place: Place, resolution: Resolution) -> Found:
     """The `accel.io/` limits go, and with them the toleration that ExtendedResourceToleration made of them.
 
     Source: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#extendedresourcetoleration
     """
-    gone = dict.fromkeys(resource for _, resource in resolution.ask.placeholders)
-    if not gone:
-        return
+    held = resolution.ask.placeholders
+    return _gone(place, {resource for _, resource in held}) if held else ()
+
+
+def _gone(place: Place, gone: set[str]) -> Iterator[Edit]:
     for within, index, container in containers_of(place.template.spec):
-        for resource in gone:
+        for resource in sorted(gone):
             for part, _ in asked_amounts(container, resource):
                 yield Remove(place.at("spec", within, index, "resources", part, resource))
     for index, toleration in enumerate(place.spec.tolerations or ()):
@@ -91,26 +95,28 @@ def placeholders(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
             yield Remove(place.at("spec", "tolerations", index))
 
 
-def node_selector(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def node_selector(place: Place, resolution: Resolution) -> Found:
     """The labels of the nodes that have the accelerator; several acceptable values become a node affinity."""
-    have = place.spec.nodeSelector or {}
-    if not resolution.accelerator.pinned and not place.owned_scheduling:
-        facts = {"type": resolution.accelerator.name, "platform": resolution.site.config.platform}
-        yield Warn("not-pinned", {**facts, "resource": resolution.accelerator.resource})
-    for label, values in resolution.accelerator.selector:
+    have, hardware = place.spec.nodeSelector or {}, resolution.accelerator
+    found: list[Edit | Warn] = []
+    if not hardware.pinned and not place.owned_scheduling:
+        platform = resolution.site.config.platform
+        found.append(Warn("not-pinned", {"type": hardware.name, "platform": platform, "resource": hardware.resource}))
+    for label, values in hardware.selector:
         if label == TPU_TOPOLOGY and own_topology(place):
             continue
         value = have.get(label)
-        if value in values:
-            continue
-        if value is not None and resolution.stored:
-            continue
-        if value is not None:
-            raise _selector_conflict(label, value, f"{annotations.TYPE} {resolution.accelerator.name}", values)
-        if len(values) == 1:
-            yield Put(place.at("spec", "nodeSelector", label), values[0])
-        else:
-            yield from _node_affinity(place, label, values)
+        if value is None:
+            found += _pin(place, label, values)
+        elif value not in values and not resolution.stored:
+            raise _selector_conflict(label, value, f"{annotations.TYPE} {hardware.name}", values)
+    return found
+
+
+def _pin(place: Place, label: str, values: tuple[str, ...]) -> Iterable[Edit]:
+    if len(values) == 1:
+        return (Put(place.at("spec", "nodeSelector", label), values[0]),)
+    return _node_affinity(place, label, values)
 
 
 def _selector_conflict(label: str, value: str, source: str, values: tuple[str, ...]) -> Denied:
@@ -118,7 +124,7 @@ def _selector_conflict(label: str, value: str, source: str, values: tuple[str, .
     return Denied("selector-conflict", where=f"nodeSelector {label}", value=value, source=source, want=want)
 
 
-def _node_affinity(place: Place, label: str, values: tuple[str, ...]) -> Iterator[Edit | Warn]:
+def _node_affinity(place: Place, label: str, values: tuple[str, ...]) -> Iterator[Edit]:
     """`In` is added to each of the user's required terms, since terms are alternatives.
 
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
@@ -142,31 +148,34 @@ def _node_affinity(place: Place, label: str, values: tuple[str, ...]) -> Iterato
             yield Append((*path, index, "matchExpressions"), expression, key=("key", "operator"))
 
 
-def tolerations(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def tolerations(place: Place, resolution: Resolution) -> Found:
     """Tolerations of the accelerator's taints, where the user has none of that key or of every key."""
-    have = [t for t in place.spec.tolerations or () if t is not None]
-    if any(_tolerates_all(t) for t in have):
-        return
-    keys = {t.key for t in have}
-    for key in resolution.accelerator.tolerations:
-        if key not in keys:
-            yield Append(place.at("spec", "tolerations"), {"key": key, "operator": "Exists"}, key=("key",))
+    tolerated: list[str | None] = []
+    for there in place.spec.tolerations or ():
+        if there is None:
+            continue
+        if not there.key and there.operator == "Exists":
+            return ()
+        tolerated.append(there.key)
+    missing = [key for key in resolution.accelerator.tolerations if key not in tolerated]
+    path = place.at("spec", "tolerations")
+    return [Append(path, {"key": key, "operator": "Exists"}, key=("key",)) for key in missing]
 
 
-def _tolerates_all(toleration: Toleration) -> bool:
-    return not toleration.key and toleration.operator == "Exists"
-
-
-def accelerator_annotations(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def accelerator_annotations(place: Place, resolution: Resolution) -> Found:
     """Annotations that the hardware itself needs (the legacy TPU Node's software version)."""
+    wanted = resolution.accelerator.annotations
+    if not wanted:
+        return ()
     have = place.annotations
-    for key, value in resolution.accelerator.annotations:
-        if have.get(key) is None:
-            yield Put(place.at("metadata", "annotations", key), value)
+    return [Put(place.at("metadata", "annotations", key), value) for key, value in wanted if have.get(key) is None]
 
 
-def environment(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def environment(place: Place, resolution: Resolution) -> Found:
     """MEGASCALE_* and, where the site says so, TPU_*; a variable that is there in any form is the user's."""
+    if resolution.slices is None and resolution.worker is None:
+        return ()
+    found: list[Edit] = []
     for number, holder in enumerate(resolution.holders):
         have = {e.name for e in holder.container.env or () if e is not None and e.name is not None}
         ours = [*_megascale(resolution, have), *_tpu(resolution, holder, number, have)]
@@ -174,8 +183,8 @@ def environment(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
         if missing:
             before = first_user_of(holder.container, missing)
             path = (*container_path(place, holder), "env")
-            for variable in missing.values():
-                yield Append(path, variable, key=("name",), before=before)
+            found += [Append(path, variable, key=("name",), before=before) for variable in missing.values()]
+    return found
 
 
 def _value(name: str, value: str) -> Env:
@@ -186,23 +195,20 @@ def _field(name: str, path: str) -> Env:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _megascale(resolution: Resolution, have: set[str]) -> Iterator[Env]:
+def _megascale(resolution: Resolution, have: set[str]) -> list[Env]:
     """All three or none: JAX fails on a coordinator without the other two.
 
     Source: https://github.com/jax-ml/jax/blob/main/jax/_src/clusters/cloud_tpu_cluster.py
     """
     slices = resolution.slices
     if slices is None or not have.isdisjoint(MEGASCALE):
-        return
+        return []
     number, index, coordinator = MEGASCALE
-    if JOBSET_NAME in slices.coordinator:
-        yield _field(JOBSET_NAME, JOBSET_NAME_PATH)
-    yield _field(number, slices.number)
-    yield _field(index, slices.index)
+    ours = [_field(number, slices.number), _field(index, slices.index)]
     if slices.coordinator_path:
-        yield _field(coordinator, slices.coordinator_path)
-    else:
-        yield _value(coordinator, slices.coordinator)
+        return [*ours, _field(coordinator, slices.coordinator_path)]
+    needed = [_field(JOBSET_NAME, JOBSET_NAME_PATH)] if JOBSET_NAME in slices.coordinator else []
+    return [*needed, *ours, _value(coordinator, slices.coordinator)]
 
 
 def _tpu(resolution: Resolution, holder: Holder, number: int, have: set[str]) -> Iterator[Env]:
@@ -256,26 +262,29 @@ def _worker(resolution: Resolution, have: set[str]) -> Iterator[Env]:
     yield _value("TPU_WORKER_HOSTNAMES", names)
 
 
-def network(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def network(place: Place, resolution: Resolution) -> Found:
     """Hosts of a slice find each other by name, which the host's own DNS does not know.
 
     Source: https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy
     """
     spec = place.spec
     if (
-        resolution.multi_host
+        spec.hostNetwork
+        and resolution.multi_host
         and resolution.accelerator.slice is not None
-        and spec.hostNetwork
         and spec.dnsPolicy in (None, "", "ClusterFirst")
     ):
-        yield Put(place.at("spec", "dnsPolicy"), "ClusterFirstWithHostNet")
+        return (Put(place.at("spec", "dnsPolicy"), "ClusterFirstWithHostNet"),)
+    return ()
 
 
-def shared_memory(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def shared_memory(place: Place, resolution: Resolution) -> Found:
     """An in-memory emptyDir at /dev/shm, for each holder that has nothing mounted there."""
     size = resolution.ask.shm or _site_shm(resolution)
-    if size == "false":
-        return
+    return () if size == "false" else _shared(place, resolution, size)
+
+
+def _shared(place: Place, resolution: Resolution, size: str) -> Iterator[Edit]:
     bare = [h for h in resolution.holders if not any(m and _is_shm(m) for m in h.container.volumeMounts or ())]
     if not bare:
         return
@@ -297,32 +306,39 @@ def _site_shm(resolution: Resolution) -> str:
     return str(default).lower() if isinstance(default, bool) else default
 
 
-def privileged(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def privileged(place: Place, resolution: Resolution) -> Found:
     """A privileged container sees all devices of its node, whatever it was given: said once, never changed."""
     if resolution.accelerator.slice is not None or resolution.ask.mode == "host" or place.owned_scheduling:
-        return  # a whole node is one Pod's anyway; a Pod of a workload was told of when the workload came
-    for holder in resolution.holders:
-        context = holder.container.securityContext
-        if context is not None and context.privileged:
-            yield Warn("privileged", {"name": holder.container.name})
+        return ()  # a whole node is one Pod's anyway; a Pod of a workload was told of when the workload came
+    open_ones = [h.container for h in resolution.holders if _is_privileged(h.container)]
+    return [Warn("privileged", {"name": container.name}) for container in open_ones]
 
 
-def neuron(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def _is_privileged(container: Container) -> bool:
+    return container.securityContext is not None and bool(container.securityContext.privileged)
+
+
+def neuron(place: Place, resolution: Resolution) -> Found:
     """A part of a node's Neuron devices must be contiguous, which only AWS's scheduler extension knows.
 
     Source: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/k8s-neuron-scheduler.html
     """
     hardware = resolution.accelerator
     if hardware.family != "neuron" or place.owned_scheduling:
-        return
+        return ()
     count = sum(holder.devices for holder in resolution.holders)
     if count not in (1, hardware.count) and resolution.scheduling.name in (None, scheduling.VOLCANO):
-        yield Warn("neuron-part", {"count": count})
+        return (Warn("neuron-part", {"count": count}),)
+    return ()
 
 
-def scheduler(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def scheduler(place: Place, resolution: Resolution) -> Found:
     """schedulerName and Volcano's queue, as `scheduling` decided them."""
     decided = resolution.scheduling
+    return () if decided == scheduling.UNTOUCHED else _scheduled(place, decided)
+
+
+def _scheduled(place: Place, decided: Scheduling) -> Iterator[Edit | Warn]:
     yield from decided.warnings
     if decided.name is not None:
         yield Put(place.at("spec", "schedulerName"), decided.name)
@@ -330,19 +346,17 @@ def scheduler(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
         yield Put(place.at("metadata", "annotations", scheduling.QUEUE), decided.queue)
 
 
-def provenance(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def provenance(place: Place, resolution: Resolution) -> Found:
     """What outer levels said, so that the Pods say it too; and what was injected, for people to read.
 
     In mode host no resource shows which containers were chosen, and another webhook may yet put one before them.
     """
-    have = annotations_of(place.template.metadata)
-    for key, value in resolution.ask.outer:
-        if have.get(key) is None:
-            yield Put(place.at("metadata", "annotations", key), value)
-    if resolution.ask.mode == "host" and not resolution.ask.containers:
-        names = ",".join(holder.container.name or "" for holder in resolution.holders)
-        yield Put(place.at("metadata", "annotations", annotations.CONTAINER), names)
-    yield Put(place.at("metadata", "annotations", annotations.INJECTED), resolution.accelerator.name)
+    have, asked = place.annotations, resolution.ask
+    said = [(key, value) for key, value in asked.outer if have.get(key) is None]
+    if asked.mode == "host" and not asked.containers:
+        said.append((annotations.CONTAINER, ",".join([h.container.name or "" for h in resolution.holders])))
+    said.append((annotations.INJECTED, resolution.accelerator.name))
+    return [Put(place.at("metadata", "annotations", key), value) for key, value in said]
 
 
 MUTATORS: tuple[Mutator, ...] = (
@@ -368,5 +382,5 @@ def mutate(place: Place, resolution: Resolution) -> list[Edit | Warn]:
     """All edits of one template."""
     found: list[Edit | Warn] = []
     for mutator in MUTATORS:
-        found.extend(mutator(place, resolution))
+        found += mutator(place, resolution)
     return found

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from webhook.value import Value
 
@@ -56,11 +57,13 @@ Edit = Put | Append | Amend | Remove
 
 def child(node: Any, segment: str | int) -> Any:
     """One step down a typed view or a decoded JSON value; None where there is nothing."""
+    if isinstance(node, dict):
+        return node.get(segment)
     if isinstance(segment, int):
         return node[segment] if isinstance(node, list) and segment < len(node) else None
-    if isinstance(node, msgspec.Struct):
+    if isinstance(node, Struct):
         return getattr(node, segment)  # an undeclared field is our mistake, and must not pass for an absent one
-    return node.get(segment) if isinstance(node, dict) else None
+    return None
 
 
 def at(root: Any, path: Path) -> Any:
@@ -118,27 +121,31 @@ class _Page:
             found = self._there[path] = child(above, path[-1]), text + _escaped(path[-1])
         return found
 
+    def _is_known(self, place: object) -> bool:
+        """Whether an earlier edit took this place; from now on one has."""
+        before = len(self._seen)
+        self._seen.add(place)
+        return len(self._seen) == before
+
     def put(self, edit: Put) -> None:
         path, value = edit.path, edit.value
-        if path in self._seen:
+        if self._is_known(path):
             return
-        self._seen.add(path)
-        parent, above = self._at(path[:-1])
+        parents, name = path[:-1], path[-1]
+        parent, above = self._at(parents)
         if parent is None:
-            self._new_parent(path[:-1], {})[path[-1]] = value
+            self._new_parent(parents, {})[name] = value
             return
-        old = child(parent, path[-1])
+        old = child(parent, name)
         if old is None:
-            self._ops.append({"op": "add", "path": above + _escaped(path[-1]), "value": value})
+            self._ops.append({"op": "add", "path": above + _escaped(name), "value": value})
         elif old != value:
-            self._ops.append({"op": "replace", "path": above + _escaped(path[-1]), "value": value})
+            self._ops.append({"op": "replace", "path": above + _escaped(name), "value": value})
 
     def append(self, edit: Append) -> None:
         path, value = edit.path, edit.value
-        identity = (path, *[str(value.get(k)) for k in edit.key])
-        if identity in self._seen:
+        if self._is_known((path, *[str(value.get(k)) for k in edit.key])):
             return
-        self._seen.add(identity)
         there, text = self._at(path)
         if there is None:
             self._new_parent(path, []).append(value)

@@ -20,10 +20,12 @@ from webhook.resolution import Place, Resolution, own_topology
 from webhook.site import Placement
 
 
-def placement(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def placement(place: Place, resolution: Resolution) -> Iterable[Edit | Warn]:
     """Every named set, in the order of their names in the annotation."""
-    if not resolution.ask.placements:
-        return
+    return _placed(place, resolution) if resolution.ask.placements else ()
+
+
+def _placed(place: Place, resolution: Resolution) -> Iterator[Edit]:
     chosen = list(_chosen(place, resolution))
     yield from _node_selector(place, resolution, chosen)
     yield from _tolerations(place, resolution, [t for _, found in chosen for t in found.tolerations])

@@ -18,9 +18,20 @@ Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/j
 """
 
 
-def annotation(key: str) -> str:
-    """The field path of a JobSet annotation on its Pods."""
-    return f"metadata.annotations['{JOBSET}{key}']"
+JOBSET_NAME = JOBSET + "jobset-name"
+REPLICATED_JOB = JOBSET + "replicatedjob-name"
+JOBS = JOBSET + "global-replicas"
+JOBS_OF_REPLICATED_JOB = JOBSET + "replicatedjob-replicas"
+JOBS_OF_GROUP = JOBSET + "group-replicas"
+JOB = JOBSET + "job-global-index"
+JOB_OF_REPLICATED_JOB = JOBSET + "job-index"
+JOB_OF_GROUP = JOBSET + "job-group-index"
+COORDINATOR = JOBSET + "coordinator"
+
+
+def field(annotation: str) -> str:
+    """The field path of an annotation."""
+    return f"metadata.annotations['{annotation}']"
 
 
 def eligible(resolution: Resolution) -> bool:
@@ -34,22 +45,22 @@ def eligible(resolution: Resolution) -> bool:
 def of_pod(pod: Template, resolution: Resolution) -> Slices | None:
     """For a JobSet's Pod: only where all its jobs are of one kind, so that global and own counts agree."""
     have = annotations_of(pod.metadata)
-    everything = have.get(JOBSET + "global-replicas")
-    if not eligible(resolution) or not everything or everything in ("0", "1"):
+    everything = have.get(JOBS)
+    if not everything or everything in ("0", "1") or not eligible(resolution):
         return None
-    if everything != have.get(JOBSET + "replicatedjob-replicas"):
+    if everything != have.get(JOBS_OF_REPLICATED_JOB):
         return None
     return _pod_slices(pod, have)
 
 
 def _pod_slices(pod: Template, have: Mapping[str, str | None]) -> Slices | None:
-    name, member = have.get(JOBSET + "jobset-name"), have.get(JOBSET + "replicatedjob-name")
+    name, member = have.get(JOBSET_NAME), have.get(REPLICATED_JOB)
     subdomain = pod.spec and pod.spec.subdomain
     if not name or not member or not subdomain:
         return None
     return Slices(
-        number=annotation("replicatedjob-replicas"),
-        index=annotation("job-index"),
+        number=field(JOBS_OF_REPLICATED_JOB),
+        index=field(JOB_OF_REPLICATED_JOB),
         coordinator=f"{name}-{member}-0-0.{subdomain}",
     )
 

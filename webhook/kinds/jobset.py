@@ -19,7 +19,6 @@ from webhook.patch import Edit, Path, Put
 from webhook.pod import NO_METADATA, Metadata, Template
 from webhook.pod import NO_SPEC as NO_POD_SPEC
 from webhook.resolution import Place, Slices, Worker, own_topology
-from webhook.slices import annotation
 from webhook.value import Value
 from webhook.views.job import NO_TEMPLATE, JobSpec
 from webhook.views.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, JobSet, Network, ReplicatedJob
@@ -133,11 +132,11 @@ def _described(member: Member) -> str:
 def _count(jobset: JobSet, domain: Sequence[Member]) -> Slices:
     """The narrowest count that JobSet keeps of exactly this domain's Jobs."""
     if len(domain) == len(replicated_jobs(jobset)):
-        return _slices(jobset, domain, "global-replicas", "job-global-index")
+        return _slices(jobset, domain, slices.JOBS, slices.JOB)
     if len(domain) == 1:
-        return _slices(jobset, domain, "replicatedjob-replicas", "job-index")
+        return _slices(jobset, domain, slices.JOBS_OF_REPLICATED_JOB, slices.JOB_OF_REPLICATED_JOB)
     if regrouped(jobset, domain) is not None:
-        return _slices(jobset, domain, "group-replicas", "job-group-index")
+        return _slices(jobset, domain, slices.JOBS_OF_GROUP, slices.JOB_OF_GROUP)
     first = domain[0]
     raise Denied("uncountable-slices", where=first.target.place.name, value=first.job.group)
 
@@ -154,10 +153,10 @@ def regrouped(jobset: JobSet, domain: Sequence[Member]) -> str | None:
 
 def _slices(jobset: JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
     """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name."""
-    first, counts = domain[0].job, (annotation(number), annotation(index))
+    first, counts = domain[0].job, (slices.field(number), slices.field(index))
     own = (jobset.spec or NO_SPEC).coordinator
     if own is not None and own.replicatedJob == first.name and not own.jobIndex and not own.podIndex:
-        return Slices(*counts, coordinator_path=annotation("coordinator"))
+        return Slices(*counts, coordinator_path=slices.field(slices.COORDINATOR))
     return Slices(*counts, coordinator=f"{_name(jobset)}-{first.name}-0-0.{_subdomain(jobset)}")
 
 

@@ -62,7 +62,8 @@ def facts(pod: Template, targets: Targets, _setting: Setting) -> Targets:
 
 def _facts(pod: Template, target: Target) -> Resolution:
     resolution = slices.with_worker(target.place, target.resolution, slices.worker_of_pod(pod))
-    return msgspec.structs.replace(resolution, slices=slices.of_pod(pod, resolution))
+    found = slices.of_pod(pod, resolution)
+    return resolution if found is None else msgspec.structs.replace(resolution, slices=found)
 
 
 def findings(pod: Template, targets: Targets, _setting: Setting) -> Findings:
