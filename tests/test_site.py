@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -220,8 +221,23 @@ def test_a_placement_is_for_its_namespaces() -> None:
     """By default every namespace may use a placement; patterns narrow it."""
     site = parse("placements: {spot: {}, reserved: {namespaces: [team-a, research-*]}}")
     assert site.placement_names("team-b") == ("spot",)
-    assert site.placement_names("team-a") == ("spot", "reserved")
-    assert site.placement_names("research-9") == ("spot", "reserved")
+    assert site.placement_names("team-a") == ("reserved", "spot")
+    assert site.placement_names("research-9") == ("reserved", "spot")
+
+
+def test_the_order_of_keys_in_the_file_means_nothing() -> None:
+    """Helm sorts the keys of its values: the file as it was written must decide as the ConfigMap does."""
+    written = """
+hostProfiles:
+  b: {types: [nvidia-*], env: {Y: "1", X: "2"}}
+  a: {types: [nvidia-*]}
+accelerators: {example.com/b: {}, example.com/a: {}}
+placements: {b: {}, a: {}}
+"""
+    site, stored = parse(written), parse(yaml.safe_dump(yaml.safe_load(written), sort_keys=True))
+    assert site.profiles == stored.profiles
+    assert ["a", "b", "example.com/a", "example.com/b"] == [profile.name for profile in site.profiles]
+    assert site.placement_names("team-a") == stored.placement_names("team-a") == ("a", "b")
 
 
 def test_the_first_scheduler_default_that_fits_counts() -> None:

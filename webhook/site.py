@@ -261,7 +261,8 @@ class Config(_Settings, frozen=True, kw_only=True):
     placements: dict[str, Placement] = msgspec.field(default_factory=dict)
     """Sets that `accel.io/placement` can name, by name."""
     host_profiles: dict[str, HostProfile] = msgspec.field(default_factory=dict)
-    """Host devices and driver libraries, by name."""
+    """Host devices and driver libraries, by name. Of two that have one path or variable, the first by name counts,
+    wherever they stand in the file: Helm sorts the keys of its values."""
     detect: tuple[str, ...] = ()
     """Resources (`nvidia.com/gpu`) whose presence in a container's limits applies a profile with no annotation."""
     accelerators: dict[str, LegacyAccelerator] = msgspec.field(default_factory=dict)
@@ -311,7 +312,7 @@ class Site(msgspec.Struct, frozen=True):
     config: Config
     catalogue: Catalogue
     profiles: tuple[Profile, ...]
-    """Host profiles in the file's order, then the legacy entries."""
+    """Host profiles by name, then the legacy entries by resource."""
     detect: frozenset[str]
     """Resources that are enough for a profile, with no annotation."""
 
@@ -328,8 +329,8 @@ class Site(msgspec.Struct, frozen=True):
             extra=config.catalogue,
             extra_name=f"{filename}: $.catalogue",
         )
-        own = (_own(name, profile) for name, profile in config.host_profiles.items())
-        legacy = (_legacy(resource, entry) for resource, entry in config.accelerators.items())
+        own = (_own(name, config.host_profiles[name]) for name in sorted(config.host_profiles))
+        legacy = (_legacy(resource, config.accelerators[resource]) for resource in sorted(config.accelerators))
         return cls(config, catalogue, (*own, *legacy), frozenset((*config.detect, *config.accelerators)))
 
     @property
@@ -338,7 +339,7 @@ class Site(msgspec.Struct, frozen=True):
         return self.config.placements
 
     def host_profiles(self, type_name: str, resource: str, mode: str, namespace: str) -> tuple[Profile, ...]:
-        """The profiles of a type in a mode and a namespace, in the file's order."""
+        """The profiles of a type in a mode and a namespace, by name."""
         return tuple(
             profile
             for profile in self.profiles
@@ -361,9 +362,9 @@ class Site(msgspec.Struct, frozen=True):
         return None
 
     def placement_names(self, namespace: str) -> tuple[str, ...]:
-        """The placements that a namespace may use."""
-        every = self.config.placements.items()
-        return tuple(name for name, placement in every if matches(namespace, placement.namespaces))
+        """The placements that a namespace may use, by name."""
+        every = sorted(self.config.placements)
+        return tuple(name for name in every if matches(namespace, self.config.placements[name].namespaces))
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
@@ -381,7 +382,7 @@ def _own(name: str, profile: HostProfile) -> Profile:
         devices=tuple(_device(device) for device in profile.devices),
         optional_devices=tuple(_device(device) for device in profile.optional_devices),
         libraries=profile.libraries,
-        env=tuple(profile.env.items()),
+        env=tuple(sorted(profile.env.items())),
         privileged=profile.privileged,
         exclusive_node=profile.exclusive_node,
     )
