@@ -77,4 +77,6 @@ def media_type(method: str) -> str:
 
 
 def unquote(text: str) -> str:
+    """The warning's text: an API server sends UTF-8, and http.client takes every header for Latin-1."""
+    text = text.encode("latin-1").decode()
     return re.sub(r"\\(.)", r"\1", text)
