@@ -12,7 +12,7 @@ from tests.case import decided, review
 from webhook import config
 from webhook.admission import admit
 from webhook.host import Mount, volume_names
-from webhook.patch import Amend, Append, as_was, render
+from webhook.patch import Amend, Append, Section, as_was, render
 from webhook.site import Site
 
 PATHS = st.from_regex(r"(/[a-zA-Z0-9._-]{1,12}){1,6}", fullmatch=True)
@@ -76,7 +76,7 @@ class _Root(msgspec.Struct):
 def amended(items: list[dict[str, Any]], *edits: Append | Amend) -> Any:
     """The list after the edits, by a patch library that is not ours."""
     root = msgspec.convert({"env": items}, _Root)
-    return jsonpatch.apply_patch({"env": items}, render(root, edits))["env"]
+    return jsonpatch.apply_patch({"env": items}, render(root, [Section((), edits)]))["env"]
 
 
 def test_an_item_is_found_behind_those_that_were_put_before_it() -> None:
@@ -93,7 +93,7 @@ def test_a_value_that_is_there_makes_no_operation() -> None:
     """The webhook answers without a patch where nothing changes."""
     root = msgspec.convert({"env": [{"name": "a", "value": "x"}]}, _Root)
 
-    assert [] == render(root, [Amend(("env",), 0, {"name": "a", "value": "x"}, key=("name",))])
+    assert [] == render(root, [Section((), [Amend(("env",), 0, {"name": "a", "value": "x"}, key=("name",))])])
 
 
 def test_an_item_of_a_stored_object_is_found_by_its_key() -> None:

@@ -4,8 +4,9 @@ import jsonpatch
 import msgspec
 import pytest
 
-from webhook.patch import Append, Edit, Put, Remove, as_was, at, pointer, render
+from webhook.patch import Append, Edit, Put, Remove, Section, as_was, at, pointer, render, within
 from webhook.pod import Template
+from webhook.views.job import Job
 
 TOLERATION = {"key": "google.com/tpu", "operator": "Exists"}
 PATH = ("spec", "nodeSelector", "a/b~c")
@@ -14,7 +15,7 @@ PATH = ("spec", "nodeSelector", "a/b~c")
 def applied(obj: object, *edits: Edit) -> object:
     """The object after the edits, by way of a patch and a library that is not ours."""
     view = msgspec.json.decode(msgspec.json.encode(obj), type=Template)
-    return jsonpatch.apply_patch(obj, render(view, edits))
+    return jsonpatch.apply_patch(obj, render(view, [Section((), edits)]))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_put_of_what_is_there_is_no_operation() -> None:
     """A patch says only what changes."""
     view = msgspec.json.decode(b'{"spec": {"nodeSelector": {"a/b~c": "x"}}}', type=Template)
 
-    assert [] == render(view, [Put(PATH, "x")])
+    assert [] == render(view, [Section((), [Put(PATH, "x")])])
 
 
 def test_the_first_edit_of_a_place_wins() -> None:
@@ -52,7 +53,7 @@ def test_one_new_parent_is_one_operation() -> None:
     view = msgspec.json.decode(b"{}", type=Template)
     edits = [Put(("spec", "nodeSelector", k), "v") for k in "abc"]
 
-    assert 1 == len(render(view, edits))
+    assert 1 == len(render(view, [Section((), edits)]))
 
 
 @pytest.mark.parametrize("before", [{}, {"spec": {}}, {"spec": {"tolerations": None}}, {"spec": {"tolerations": []}}])
@@ -63,6 +64,19 @@ def test_append_to_no_list_makes_one(before: object) -> None:
     after = applied(before, Append(path, TOLERATION, ("key",)), Append(path, other, ("key",)))
 
     assert {"spec": {"tolerations": [TOLERATION, other]}} == after
+
+
+def test_a_section_stands_where_it_says() -> None:
+    """A template's edits are the same wherever the template is: its place is a prefix, and removals still go last."""
+    obj = {"spec": {"template": {"metadata": {"annotations": {"a": "b"}}, "spec": {"nodeSelector": {}}}}}
+    view = msgspec.json.decode(msgspec.json.encode(obj), type=Job)
+    inside = Section(("spec", "template"), [Put(PATH, "x"), Remove(("metadata", "annotations", "a"))])
+    around = Section((), [Put(("spec", "parallelism"), 2)])
+
+    after = jsonpatch.apply_patch(obj, render(view, [inside, around]))
+    template = {"metadata": {"annotations": {}}, "spec": {"nodeSelector": {"a/b~c": "x"}}}
+    assert {"spec": {"parallelism": 2, "template": template}} == after
+    assert [Put(("spec", "template", *PATH), "x")] == within(inside.path, inside.edits[:1])
 
 
 def test_append_of_the_same_item_twice_is_once() -> None:
@@ -107,7 +121,7 @@ def test_an_undeclared_field_is_our_mistake() -> None:
     view = msgspec.json.decode(b'{"spec": {}}', type=Template)
 
     with pytest.raises(AttributeError):
-        render(view, [Put(("spec", "notDeclared", "x"), 1)])
+        render(view, [Section((), [Put(("spec", "notDeclared", "x"), 1)])])
 
 
 def test_as_was_keeps_what_the_old_object_has() -> None:

@@ -13,7 +13,7 @@ from webhook import reapply, review
 from webhook.inject import Injection, inject, refused, reinject
 from webhook.kinds.workload import Setting, Workload
 from webhook.messages import Denied, Warn
-from webhook.patch import Op, render
+from webhook.patch import Op, Section, render
 from webhook.review import BadReview, Request, Response, Status
 from webhook.site import Site
 from webhook.value import Value
@@ -136,8 +136,9 @@ def _injected(request: Request, obj: Any, injection: Injection) -> Answer:
 def _operations(obj: Any, injection: Injection) -> list[Op]:
     """JSON Patch is done in order, so leftovers go first and the edits see an object without them."""
     if not injection.leftovers:
-        return render(obj, injection.edits)
-    return [*render(obj, injection.leftovers), *render(injection.base, injection.edits)]
+        return render(obj, injection.sections)
+    leftovers = Section((), injection.leftovers)
+    return [*render(obj, [leftovers]), *render(injection.base, injection.sections)]
 
 
 def _allowed(

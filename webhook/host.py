@@ -99,10 +99,10 @@ def give(place: Place, gifts: Sequence[Gift]) -> Iterator[Edit | Warn]:
         privileged = _privileged(holder.container, profiles)
         mounts = [m for m in _wanted(holder, profiles, first, privileged) if m.mount_path not in _mounted(holder)]
         for mount in mounts:
-            yield from _mount(place, holder, mount, taken)
-        yield from _variables(place, holder, profiles)
+            yield from _mount(holder, mount, taken)
+        yield from _variables(holder, profiles)
         if privileged and _unsaid(holder.container):
-            yield Put(_path(place, holder, "securityContext", "privileged"), True)
+            yield Put(_path(holder, "securityContext", "privileged"), True)
         if not privileged and any(not mount.read_only for mount in mounts):
             yield Warn("devices-closed", {"name": holder.container.name})
         mounted = mounted or bool(mounts)
@@ -128,18 +128,18 @@ def _mounted(holder: Holder) -> set[str | None]:
     return {m.mountPath for m in holder.container.volumeMounts or () if m is not None}
 
 
-def _mount(place: Place, holder: Holder, mount: Mount, taken: dict[str, str | None]) -> Iterator[Edit]:
+def _mount(holder: Holder, mount: Mount, taken: dict[str, str | None]) -> Iterator[Edit]:
     """A mount and its volume, unless a volume of whatever name is that path already; `taken` is kept up to date."""
     name = next((there for there, path in taken.items() if path == mount.host_path), None)
     if name is None:
         name = next(name for name in volume_names(mount) if name not in taken)
         taken[name] = mount.host_path
         source = {"path": mount.host_path, "type": mount.type}
-        yield Append(place.at("spec", "volumes"), {"name": name, "hostPath": source}, key=("name",))
+        yield Append(("spec", "volumes"), {"name": name, "hostPath": source}, key=("name",))
     item: dict[str, object] = {"name": name, "mountPath": mount.mount_path}
     if mount.read_only:
         item["readOnly"] = True
-    yield Append(_path(place, holder, "volumeMounts"), item, key=("mountPath",))
+    yield Append(_path(holder, "volumeMounts"), item, key=("mountPath",))
 
 
 def _wanted(holder: Holder, profiles: Sequence[Profile], first: int, privileged: bool) -> Iterator[Mount]:
@@ -188,11 +188,11 @@ def volume_names(mount: Mount) -> Iterator[str]:
         yield f"accel-{legible}-{digest}" if legible else f"accel-{digest}"
 
 
-def _variables(place: Place, holder: Holder, profiles: Sequence[Profile]) -> Iterator[Edit | Warn]:
+def _variables(holder: Holder, profiles: Sequence[Profile]) -> Iterator[Edit | Warn]:
     """Variables that the container does not have; LD_LIBRARY_PATH is also put before a value of the user's."""
     ours = _merged(profiles)
     have = {e.name: (i, e) for i, e in enumerate(holder.container.env or ()) if e is not None}
-    path = _path(place, holder, "env")
+    path = _path(holder, "env")
     if LIBRARY_PATH in ours and (LIBRARY_PATH in have or holder.container.envFrom):
         yield from _library_path(path, have.get(LIBRARY_PATH), ours.pop(LIBRARY_PATH), holder.container)
     missing = {name: value for name, value in ours.items() if name not in have}
@@ -259,13 +259,13 @@ def _whole_node(place: Place) -> Iterator[Edit]:
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
     """
     if labels_of(place.template.metadata).get(WHOLE_NODE) is None:
-        yield Put(place.at("metadata", "labels", WHOLE_NODE), "true")
+        yield Put(("metadata", "labels", WHOLE_NODE), "true")
     affinity = place.spec.affinity and place.spec.affinity.podAntiAffinity
     terms = (affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution) or ()
     if not any(term is not None and _apart(term) for term in terms):
         alike = {"matchExpressions": [{"key": WHOLE_NODE, "operator": "Exists"}]}
         term = {"labelSelector": alike, "namespaceSelector": {}, "topologyKey": HOSTNAME}
-        path = place.at("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        path = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         yield Append(path, term, key=("labelSelector", "topologyKey"))
 
 
@@ -275,5 +275,5 @@ def _apart(term: PodAffinityTerm) -> bool:
     return term.topologyKey == HOSTNAME and [(e.key, e.operator) for e in expressions if e] == [(WHOLE_NODE, "Exists")]
 
 
-def _path(place: Place, holder: Holder, *segments: str) -> Path:
-    return place.at("spec", holder.within, holder.index, *segments)
+def _path(holder: Holder, *segments: str) -> Path:
+    return ("spec", holder.within, holder.index, *segments)

@@ -3,7 +3,7 @@
 The webhook and `accel inject` share it, so that both say the same of the same object.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.metadata import annotations_of, controller_of
 from webhook.mutators import mutate
-from webhook.patch import Edit, Remove, as_was, stored
+from webhook.patch import Edit, Path, Remove, Section, as_was, stored, within
 from webhook.resolution import Place, resolve
 from webhook.value import Value
 
@@ -32,12 +32,17 @@ LEFT_ALONE = {
 class Injection(Value, frozen=True):
     """What injection makes of one object."""
 
-    edits: tuple[Edit, ...] = ()
+    sections: tuple[Section, ...] = ()
     warnings: tuple[Warn, ...] = ()
     types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
     skipped: str = ""  # reason code, where the object was left alone
     leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; they go before the edits are made
     base: Any = None  # the object without the leftovers, where there are any: the edits are of it
+
+    @property
+    def edits(self) -> list[Edit]:
+        """All edits, with paths that begin at the object."""
+        return [edit for section in self.sections for edit in within(section.path, section.edits)]
 
 
 def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
@@ -48,27 +53,45 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     said = [_said(place) for place in workload.places(obj)]
     _check_reach(workload, obj, said)
     targets = _targets(workload, obj, said, setting)
-    found: list[Edit | Warn] = [*_notices(workload, obj, said)]
+    warnings: list[Warn] = [*_notices(workload, obj, said)]
+    sections: dict[Path, list[Edit]] = {}
     for target in targets:
-        found += _mutated(target)
-    found += workload.findings(obj, targets, setting)
+        sections[target.place.path] = _edits(_mutated(target), warnings)
+    _placed(sections, _edits(workload.findings(obj, targets, setting), warnings))
     names = [target.resolution.accelerator.name for target in targets]
     for one in _unasked(said, setting):
         brought = detected(one.place, setting.namespace, setting.site)
-        found += brought.found
+        _placed(sections, within(one.place.path, _edits(brought.found, warnings)))
         names += brought.types
-    return Injection(*_sorted(found), types=tuple(dict.fromkeys([name for name in names if name])))
+    return Injection(
+        sections=tuple([Section(path, edits) for path, edits in sections.items() if edits]),
+        warnings=tuple(warnings),
+        types=tuple(dict.fromkeys([name for name in names if name])),
+    )
 
 
-def _sorted(found: Sequence[Edit | Warn]) -> tuple[tuple[Edit, ...], tuple[Warn, ...]]:
+def _edits(found: Iterable[Edit | Warn], warnings: list[Warn]) -> list[Edit]:
+    """The edits; the warnings among them are added to the others."""
     edits: list[Edit] = []
-    warnings: list[Warn] = []
     for one in found:
         if isinstance(one, Warn):
             warnings.append(one)
         else:
             edits.append(one)
-    return tuple(edits), tuple(warnings)
+    return edits
+
+
+def _placed(sections: dict[Path, list[Edit]], edits: Iterable[Edit]) -> None:
+    """Edits that name their places from the object go to the template that they reach into, else to the object's."""
+    depths = {len(path) for path in sections}
+    for edit in edits:
+        for depth in depths:
+            template = edit.path[:depth]
+            if template in sections:
+                sections[template].append(msgspec.structs.replace(edit, path=edit.path[depth:]) if depth else edit)
+                break
+        else:
+            sections.setdefault((), []).append(edit)
 
 
 class _Said(Value, frozen=True):
@@ -206,7 +229,7 @@ def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Inject
         return fresh
     edits = as_was((*fresh.edits, *workload.defaults(obj)), old)
     warning = _lost(fresh.edits, old)
-    return Injection(tuple(edits), (*fresh.warnings, *warning), fresh.types)
+    return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
 
 
 def refused(denied: Denied) -> Injection:

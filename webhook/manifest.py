@@ -174,7 +174,7 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Op]
     setting = Setting(namespace_of(subject.value) or namespace, site, offline=True)
     injection = inject(subject.workload, obj, setting)
     below = pointer(subject.path)
-    return [{**op, "path": below + op["path"]} for op in render(obj, injection.edits)], injection
+    return [{**op, "path": below + op["path"]} for op in render(obj, injection.sections)], injection
 
 
 def namespace_of(value: Any) -> str:

@@ -1,7 +1,8 @@
 """What injection makes true of a pod template: one plain function per concern, in one tuple. Pure.
 
-Each sees the original template, never another's edits. A function yields edits and warnings; where a user's
-own value stands in the way it raises `Denied`. None of them writes what is already there.
+Each sees the original template, never another's edits. A function gives edits and warnings; where a user's
+own value stands in the way it raises `Denied`. None of them writes what is already there. Paths begin at the template:
+where it stands in its object is nothing to a mutator.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,9 +34,9 @@ COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-ind
 Env = dict[str, object]
 
 
-def container_path(place: Place, holder: Holder) -> Path:
-    """Where a holder stands in the object."""
-    return place.at("spec", holder.within, holder.index)
+def container_path(holder: Holder) -> Path:
+    """Where a holder stands in its template."""
+    return ("spec", holder.within, holder.index)
 
 
 def resources(place: Place, resolution: Resolution) -> Found:
@@ -48,7 +49,7 @@ def resources(place: Place, resolution: Resolution) -> Found:
         there = [part for part, _ in asked_amounts(holder.container, resource)]
         for part in ("limits", "requests"):
             if part not in there:
-                path = (*container_path(place, holder), "resources", part, resource)
+                path = (*container_path(holder), "resources", part, resource)
                 found.append(Put(path, str(holder.devices)))
     if resolution.accelerator.extras:
         found += _extras(place, resolution)
@@ -73,7 +74,7 @@ def _extras(place: Place, resolution: Resolution) -> Iterator[Edit]:
     for resource, amount in resolution.accelerator.extras:
         if not any(list(asked_amounts(c, resource)) for _, _, c in containers_of(place.template.spec)):
             for part in ("limits", "requests"):
-                yield Put((*container_path(place, holder), "resources", part, resource), str(amount))
+                yield Put((*container_path(holder), "resources", part, resource), str(amount))
 
 
 def placeholders(place: Place, resolution: Resolution) -> Found:
@@ -89,10 +90,10 @@ def _gone(place: Place, gone: set[str]) -> Iterator[Edit]:
     for within, index, container in containers_of(place.template.spec):
         for resource in sorted(gone):
             for part, _ in asked_amounts(container, resource):
-                yield Remove(place.at("spec", within, index, "resources", part, resource))
+                yield Remove(("spec", within, index, "resources", part, resource))
     for index, toleration in enumerate(place.spec.tolerations or ()):
         if toleration is not None and toleration.key in gone:
-            yield Remove(place.at("spec", "tolerations", index))
+            yield Remove(("spec", "tolerations", index))
 
 
 def node_selector(place: Place, resolution: Resolution) -> Found:
@@ -115,7 +116,7 @@ def node_selector(place: Place, resolution: Resolution) -> Found:
 
 def _pin(place: Place, label: str, values: tuple[str, ...]) -> Iterable[Edit]:
     if len(values) == 1:
-        return (Put(place.at("spec", "nodeSelector", label), values[0]),)
+        return (Put(("spec", "nodeSelector", label), values[0]),)
     return _node_affinity(place, label, values)
 
 
@@ -131,7 +132,7 @@ def _node_affinity(place: Place, label: str, values: tuple[str, ...]) -> Iterato
     """
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     expression = {"key": label, "operator": "In", "values": list(values)}
-    path = place.at("spec", "affinity", "nodeAffinity", required, "nodeSelectorTerms")
+    path = ("spec", "affinity", "nodeAffinity", required, "nodeSelectorTerms")
     node_affinity = place.spec.affinity and place.spec.affinity.nodeAffinity
     terms = node_affinity and node_affinity.requiredDuringSchedulingIgnoredDuringExecution
     if not terms or not terms.nodeSelectorTerms:
@@ -158,7 +159,7 @@ def tolerations(place: Place, resolution: Resolution) -> Found:
             return ()
         tolerated.append(there.key)
     missing = [key for key in resolution.accelerator.tolerations if key not in tolerated]
-    path = place.at("spec", "tolerations")
+    path = ("spec", "tolerations")
     return [Append(path, {"key": key, "operator": "Exists"}, key=("key",)) for key in missing]
 
 
@@ -168,10 +169,10 @@ def accelerator_annotations(place: Place, resolution: Resolution) -> Found:
     if not wanted:
         return ()
     have = place.annotations
-    return [Put(place.at("metadata", "annotations", key), value) for key, value in wanted if have.get(key) is None]
+    return [Put(("metadata", "annotations", key), value) for key, value in wanted if have.get(key) is None]
 
 
-def environment(place: Place, resolution: Resolution) -> Found:
+def environment(_place: Place, resolution: Resolution) -> Found:
     """MEGASCALE_* and, where the site says so, TPU_*; a variable that is there in any form is the user's."""
     if resolution.slices is None and resolution.worker is None:
         return ()
@@ -182,7 +183,7 @@ def environment(place: Place, resolution: Resolution) -> Found:
         missing = {str(e["name"]): e for e in ours if e["name"] not in have}
         if missing:
             before = first_user_of(holder.container, missing)
-            path = (*container_path(place, holder), "env")
+            path = (*container_path(holder), "env")
             found += [Append(path, variable, key=("name",), before=before) for variable in missing.values()]
     return found
 
@@ -274,7 +275,7 @@ def network(place: Place, resolution: Resolution) -> Found:
         and resolution.accelerator.slice is not None
         and spec.dnsPolicy in (None, "", "ClusterFirst")
     ):
-        return (Put(place.at("spec", "dnsPolicy"), "ClusterFirstWithHostNet"),)
+        return (Put(("spec", "dnsPolicy"), "ClusterFirstWithHostNet"),)
     return ()
 
 
@@ -290,10 +291,10 @@ def _shared(place: Place, resolution: Resolution, size: str) -> Iterator[Edit]:
         return
     if not any(v and v.name == SHM_VOLUME for v in place.spec.volumes or ()):
         directory = {"medium": "Memory"} if size == "true" else {"medium": "Memory", "sizeLimit": size}
-        yield Append(place.at("spec", "volumes"), {"name": SHM_VOLUME, "emptyDir": directory}, key=("name",))
+        yield Append(("spec", "volumes"), {"name": SHM_VOLUME, "emptyDir": directory}, key=("name",))
     for holder in bare:
         mount = {"name": SHM_VOLUME, "mountPath": SHM}
-        yield Append((*container_path(place, holder), "volumeMounts"), mount, key=("mountPath",))
+        yield Append((*container_path(holder), "volumeMounts"), mount, key=("mountPath",))
 
 
 def _is_shm(mount: VolumeMount) -> bool:
@@ -341,9 +342,9 @@ def scheduler(place: Place, resolution: Resolution) -> Found:
 def _scheduled(place: Place, decided: Scheduling) -> Iterator[Edit | Warn]:
     yield from decided.warnings
     if decided.name is not None:
-        yield Put(place.at("spec", "schedulerName"), decided.name)
+        yield Put(("spec", "schedulerName"), decided.name)
     if decided.queue is not None and not scheduling.queue_chosen(place.annotations):
-        yield Put(place.at("metadata", "annotations", scheduling.QUEUE), decided.queue)
+        yield Put(("metadata", "annotations", scheduling.QUEUE), decided.queue)
 
 
 def provenance(place: Place, resolution: Resolution) -> Found:
@@ -356,7 +357,7 @@ def provenance(place: Place, resolution: Resolution) -> Found:
     if asked.mode == "host" and not asked.containers:
         said.append((annotations.CONTAINER, ",".join([h.container.name or "" for h in resolution.holders])))
     said.append((annotations.INJECTED, resolution.accelerator.name))
-    return [Put(place.at("metadata", "annotations", key), value) for key, value in said]
+    return [Put(("metadata", "annotations", key), value) for key, value in said]
 
 
 MUTATORS: tuple[Mutator, ...] = (

@@ -5,7 +5,7 @@ missing or null parents, escapes names, merges what lies under one new parent in
 two edits of the same place keeps the first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -55,6 +55,21 @@ class Remove(Value, frozen=True):
 Edit = Put | Append | Amend | Remove
 
 
+class Section(Value, frozen=True):
+    """The edits of one part of an object; their paths begin where it stands.
+
+    A pod template's edits are the same wherever the template is. No section's edits reach into another's part.
+    """
+
+    path: Path
+    edits: Sequence[Edit]
+
+
+def within(path: Path, edits: Iterable[Edit]) -> list[Edit]:
+    """A section's edits with paths that begin at the object."""
+    return [msgspec.structs.replace(edit, path=path + edit.path) for edit in edits] if path else list(edits)
+
+
 def child(node: Any, segment: str | int) -> Any:
     """One step down a typed view or a decoded JSON value; None where there is nothing."""
     if isinstance(node, dict):
@@ -85,9 +100,16 @@ def _escaped(segment: str | int) -> str:
     return "/" + str(segment).replace("~", "~0").replace("/", "~1")
 
 
-def render(root: Any, edits: Iterable[Edit]) -> list[Op]:
+def render(root: Any, sections: Iterable[Section]) -> list[Op]:
     """The operations that make the edits true of the object that `root` is a view of."""
-    page = _Page(root)
+    operations: list[Op] = []
+    for section in sections:
+        operations += _rendered(at(root, section.path), pointer(section.path), section.edits)
+    return operations
+
+
+def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Op]:
+    page = _Page(root, text)
     for edit in edits:
         if isinstance(edit, Put):
             page.put(edit)
@@ -104,9 +126,10 @@ class _Page:
     """The operations so far. Additions go first, in order; removals last and from the back, so that the
     index of an item means the same to every operation."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, text: str) -> None:
+        self._text = text  # the pointer to `root`
         # What the object has at a path, and its pointer: edits have most of their parents in common.
-        self._there: dict[Path, tuple[Any, str]] = {(): (root, "")}
+        self._there: dict[Path, tuple[Any, str]] = {(): (root, text)}
         self._ops: list[Op] = []
         self._removals: list[Path] = []
         self._seen: set[Any] = set()
@@ -161,7 +184,7 @@ class _Page:
         item = (*edit.path, self._shifted(edit.path, edit.index))
         for field, value in edit.value.items():
             if field not in edit.key and self._at((*edit.path, edit.index, field))[0] != value:
-                self._ops.append({"op": "add", "path": pointer((*item, field)), "value": value})
+                self._ops.append({"op": "add", "path": self._text + pointer((*item, field)), "value": value})
 
     def _shifted(self, path: Path, index: int) -> int:
         """Where an item stands now that others were put before it."""
@@ -174,7 +197,8 @@ class _Page:
 
     def operations(self) -> list[Op]:
         removals = sorted(self._removals, key=_backwards, reverse=True)
-        return [*self._ops, *({"op": "remove", "path": pointer(path)} for path in removals)]
+        self._ops += [{"op": "remove", "path": self._text + pointer(path)} for path in removals]
+        return self._ops
 
     def _new_parent(self, path: Path, empty: Any) -> Any:
         """The new parent that holds the children of `path`, where the object has nothing."""

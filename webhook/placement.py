@@ -32,8 +32,8 @@ def _placed(place: Place, resolution: Resolution) -> Iterator[Edit]:
     for _, found in chosen:
         for key, value in found.annotations.items():
             if place.annotations.get(key) is None:
-                yield Put(place.at("metadata", "annotations", key), value)
-        yield from _resources(place, resolution, found)
+                yield Put(("metadata", "annotations", key), value)
+        yield from _resources(resolution, found)
 
 
 def _chosen(place: Place, resolution: Resolution) -> Iterator[tuple[str, Placement]]:
@@ -68,7 +68,7 @@ def _node_selector(place: Place, resolution: Resolution, chosen: Iterable[tuple[
                 want = " or ".join(map(quoted, values))
                 raise Denied("placement-conflict", value=name, label=label, sets=quoted(value), who=who, want=want)
             if label not in have:
-                yield Put(place.at("spec", "nodeSelector", label), value)
+                yield Put(("spec", "nodeSelector", label), value)
 
 
 def _needed(place: Place, resolution: Resolution) -> dict[str, tuple[str, ...]]:
@@ -86,7 +86,7 @@ def _tolerations(place: Place, resolution: Resolution, wanted: Iterable[Any]) ->
     for toleration in wanted:
         item = msgspec.to_builtins(toleration)
         if not any(covers(there, item) for there in have):
-            yield Append(place.at("spec", "tolerations"), item, key=("key", "operator", "value", "effect"))
+            yield Append(("spec", "tolerations"), item, key=("key", "operator", "value", "effect"))
 
 
 def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
@@ -105,11 +105,11 @@ def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
     return operator == "Exists" or same
 
 
-def _resources(place: Place, resolution: Resolution, found: Placement) -> Iterator[Edit]:
+def _resources(resolution: Resolution, found: Placement) -> Iterator[Edit]:
     """Requests and limits of each container with devices; a container that says either has its own."""
     for holder in resolution.holders:
         for resource, amount in found.resources.items():
             if any(True for _ in asked_amounts(holder.container, resource)):
                 continue
             for part in ("limits", "requests"):
-                yield Put(place.at("spec", holder.within, holder.index, "resources", part, resource), str(amount))
+                yield Put(("spec", holder.within, holder.index, "resources", part, resource), str(amount))

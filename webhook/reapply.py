@@ -20,7 +20,7 @@ from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.metadata import annotations_of
 from webhook.mutators import mutate
-from webhook.patch import Amend, Append, Path, Put, Remove, at, child, without
+from webhook.patch import Amend, Append, Path, Put, Remove, at, child, within, without
 from webhook.resolution import Place, Resolution, unfilled
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -144,7 +144,9 @@ def _copies(workload: Workload, now: Any, before: Any, told_apart: bool) -> Iter
         if _mode([*outer, near]) == "host" and CONTAINER not in from_above:
             stands = again is not None and _choice_stands(again, outside=MODE in from_above)
             copies = copies - {CONTAINER} if stands else copies | {CONTAINER}
-        yield from (Put(place.at("metadata", "annotations", k), near[k]) for k in COPIED if k in copies and k in near)
+        yield from (
+            Put((*place.path, "metadata", "annotations", k), near[k]) for k in COPIED if k in copies and k in near
+        )
 
 
 def _choice_stands(place: Place, *, outside: bool) -> bool:
@@ -169,7 +171,8 @@ def _written(workload: Workload, before: Any, setting: Setting, *, amounts: bool
     """
     targets = [Target(*unfilled(t.place, t.resolution)) for t in targets_of(workload, before, setting)]
     for target in targets:
-        for edit in _values(mutate(target.place, target.resolution)):
+        found = [f for f in mutate(target.place, target.resolution) if not isinstance(f, Warn)]
+        for edit in _values(within(target.place.path, found)):
             if "resources" not in edit.path or amounts or _usual(target.resolution):
                 yield edit
     yield from _values(workload.findings(workload.unfilled(before), targets, setting))

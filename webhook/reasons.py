@@ -4,7 +4,7 @@ The rules are run, not described: every line of `gets` comes from the mutator th
 the sentences about them stand here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from webhook.inject import LEFT_ALONE, inject, targets_of
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.mutators import MEGASCALE, MUTATORS, SHM
-from webhook.patch import Edit, Path, render
+from webhook.patch import Edit, Path, Section, at, render
 from webhook.resolution import Place, Resolution, own_topology
 
 SILENT = frozenset({"placeholders", "accelerator_annotations", "network", "privileged", "neuron", "placement", "host"})
@@ -67,8 +67,8 @@ def explain(name: str, workload: Workload, value: Any, obj: Any, setting: Settin
         around = tuple(_around(workload, obj, targets, setting, value))
     except Denied as denied:
         return Explanation(name, "denied", parts, denied=denied.message)
-    operations = render(obj, injection.edits)
-    verdict = _verdict(workload, targets, bool(operations), bool(injection.edits))
+    operations = render(obj, injection.sections)
+    verdict = _verdict(workload, targets, bool(operations), bool(injection.sections))
     return Explanation(name, verdict, parts, around, tuple(dict.fromkeys(w.text() for w in injection.warnings)))
 
 
@@ -120,14 +120,14 @@ def _part(place: Place, targets: Iterable[Target], obj: Any, value: Any, setting
     part = _unresolved(place, obj)
     target = next((t for t in targets if t.place.path == place.path), None)
     if target is None:
-        found = tuple(_detected(place, obj, value, setting))
+        found = tuple(_detected(place, value, setting))
         return msgspec.structs.replace(part, means="" if found else _unasked(place, obj), gets=found)
     gets: list[Line] = []
     gets_not: list[Line] = []
     for mutator in MUTATORS:
         rule, resolution = mutator.__name__, target.resolution
         edits = [f for f in mutator(target.place, resolution) if not isinstance(f, Warn)]
-        lines = lines_of(obj, value, edits, _why(rule, target.place, resolution), len(place.path))
+        lines = lines_of(place.template, at(value, place.path), edits, _why(rule, target.place, resolution))
         gets += lines
         if not lines and (why_not := _why_not(rule, target.place, resolution)):
             gets_not.append(Line(SUBJECTS[rule], why_not))
@@ -149,14 +149,15 @@ SUBJECTS = {
 }
 
 
-def _detected(place: Place, obj: Any, value: Any, setting: Setting) -> Iterator[Line]:
+def _detected(place: Place, value: Any, setting: Setting) -> Iterator[Line]:
     """What a template gets for its resources alone."""
     levels = [annotations.own(level.annotations or {}) for level in place.levels]
     if not setting.site.detect or any(TYPE in level for level in levels) or _off(levels) is not None:
         return
     edits = [f for f in detected(place, setting.namespace, setting.site).found if not isinstance(f, Warn)]
     names = ", ".join(resources(place.spec, setting.site))
-    yield from lines_of(obj, value, edits, f"site config detect: {names}, and the profile for it", len(place.path))
+    why = f"site config detect: {names}, and the profile for it"
+    yield from lines_of(place.template, at(value, place.path), edits, why)
 
 
 def _off(levels: list[dict[str, str]]) -> int | None:
@@ -181,19 +182,18 @@ def _unasked(place: Place, obj: Any) -> str:
     return f"nothing: no {TYPE} on {places}, and no accel.io/ limit in a container"
 
 
-def lines_of(obj: Any, value: Any, edits: Iterable[Edit], why: str, below: int = 0) -> list[Line]:
-    """The operations that the edits come to, as lines; `below`: how many steps lead to their template."""
+def lines_of(view: Any, value: Any, edits: Sequence[Edit], why: str) -> list[Line]:
+    """The operations that the edits come to, as lines; `view` and `value` are of the object or template they are of."""
     lines: list[Line] = []
-    for operation in render(obj, edits):
+    for operation in render(view, [Section((), edits)]):
         path = tuple(_unescaped(part) for part in operation["path"].split("/")[1:])
         if operation["op"] == "add" and isinstance(_at(value, path[:-1]), list):
             path = (*path[:-1], "-")  # a new item, wherever it is put
-        template, path = _at(value, path[:below]), path[below:]
         if operation["op"] == "remove":
-            lines.append(Line(f"without {_dotted(path, template)}", why))
+            lines.append(Line(f"without {_dotted(path, value)}", why))
             continue
         for leaf, item in _leaves(path, operation["value"]):
-            lines.append(Line(f"{_dotted(leaf, template)}: {_item(item)}", WHY_ANNOTATION.get(leaf[-1], why)))
+            lines.append(Line(f"{_dotted(leaf, value)}: {_item(item)}", WHY_ANNOTATION.get(leaf[-1], why)))
     return lines
 
 

@@ -65,10 +65,6 @@ class Place(Value, frozen=True):
         """A Pod of a workload whose template was judged when the workload came."""
         return self.owned_scheduling and not self.path
 
-    def at(self, *segments: str | int) -> Path:
-        """A path below this template."""
-        return self.path + segments
-
 
 class Resolution(Value, frozen=True):
     """What one template gets, before it is spelled out as edits."""

@@ -52,7 +52,7 @@ def with_hosts(target: Target, name: str | None) -> Target:
     subdomain = target.place.spec.subdomain or None
     resolution = slices.with_worker(target.place, target.resolution, Worker(subdomain, indexed=True))
     if resolution.worker is not None and resolution.multi_host and subdomain is None:
-        hardware, where = resolution.accelerator, _dotted(target.place.at("spec", "subdomain"))
+        hardware, where = resolution.accelerator, _dotted((*target.place.path, "spec", "subdomain"))
         selector = f"job-name: {quoted(name)}" if name else "a label of the pod template"
         raise Denied("needs-service", where=where, type=hardware.name, hosts=hardware.hosts, selector=selector)
     return Target(target.place, resolution)
