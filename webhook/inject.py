@@ -50,13 +50,11 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     code = workload.skipped(obj)
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(workload, obj, setting, code)))
-    said = [_said(place) for place in workload.places(obj)]
+    said = _heard(workload.places(obj))
     _check_reach(workload, obj, said)
     targets = _targets(workload, obj, said, setting)
     warnings: list[Warn] = [*_notices(workload, obj, said)]
-    sections: dict[Path, list[Edit]] = {}
-    for target in targets:
-        sections[target.place.path] = _edits(_mutated(target), warnings)
+    sections = _sections(said, targets, warnings)
     _placed(sections, _edits(workload.findings(obj, targets, setting), warnings))
     names = [target.resolution.accelerator.name for target in targets]
     for one in _unasked(said, setting):
@@ -68,6 +66,21 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
         warnings=tuple(warnings),
         types=tuple(dict.fromkeys([name for name in names if name])),
     )
+
+
+def _sections(said: Sequence["_Said"], targets: Sequence[Target], warnings: list[Warn]) -> dict[Path, list[Edit]]:
+    """Each template's edits; a template like the one before it, with the same resolution, has the very same list."""
+    again = {one.place.path for one in said if one.again}
+    sections: dict[Path, list[Edit]] = {}
+    before: Target | None = None
+    for target in targets:
+        path = target.place.path
+        if before is not None and path in again and target.resolution == before.resolution:
+            sections[path] = sections[before.place.path]
+        else:
+            sections[path] = _edits(_mutated(target), warnings)
+        before = target
+    return sections
 
 
 def _edits(found: Iterable[Edit | Warn], warnings: list[Warn]) -> list[Edit]:
@@ -88,7 +101,8 @@ def _placed(sections: dict[Path, list[Edit]], edits: Iterable[Edit]) -> None:
         for depth in depths:
             template = edit.path[:depth]
             if template in sections:
-                sections[template].append(msgspec.structs.replace(edit, path=edit.path[depth:]) if depth else edit)
+                moved = msgspec.structs.replace(edit, path=edit.path[depth:]) if depth else edit
+                sections[template] = [*sections[template], moved]  # a copy: another may have the same list
                 break
         else:
             sections.setdefault((), []).append(edit)
@@ -101,6 +115,7 @@ class _Said(Value, frozen=True):
     levels: list[dict[str, str]]
     held: list[tuple[str, str, object]]  # placeholders
     off: int | None  # the level whose `accel.io/inject: "false"` is the nearest word on the matter
+    again: bool = False  # the template and its levels are like those before it, so all that follows from them is too
 
     @property
     def typed(self) -> bool:
@@ -113,6 +128,23 @@ def _said(place: Place) -> _Said:
     return _Said(place, levels, held, _off(levels))
 
 
+def _heard(places: Iterable[Place]) -> list[_Said]:
+    """What is said of each template. Most objects with many templates have the same one many times."""
+    found: list[_Said] = []
+    for place in places:
+        before = found[-1] if found else None
+        if before is not None and _alike(before.place, place):
+            found.append(msgspec.structs.replace(before, place=place, again=True))
+        else:
+            found.append(_said(place))
+    return found
+
+
+def _alike(one: Place, other: Place) -> bool:
+    """Whether two templates differ in nothing but their place in the object."""
+    return one == msgspec.structs.replace(other, path=one.path, name=one.name)
+
+
 def switched_off(place: Place) -> bool:
     """Whether the template is to be left alone."""
     return _said(place).off is not None
@@ -120,11 +152,17 @@ def switched_off(place: Place) -> bool:
 
 def targets_of(workload: Workload, obj: Any, setting: Setting) -> list[Target]:
     """The pod templates that asked, and what each gets; raises `Denied`."""
-    return _targets(workload, obj, [_said(place) for place in workload.places(obj)], setting)
+    return _targets(workload, obj, _heard(workload.places(obj)), setting)
 
 
 def _targets(workload: Workload, obj: Any, said: Sequence[_Said], setting: Setting) -> list[Target]:
-    targets = [target for one in said if (target := _target(one, setting)) is not None]
+    targets: list[Target] = []
+    target: Target | None = None
+    for one in said:
+        if not one.again:
+            target = _target(one, setting)
+        if target is not None:
+            targets.append(Target(one.place, target.resolution))
     return list(workload.facts(obj, targets, setting))
 
 

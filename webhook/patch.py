@@ -103,9 +103,21 @@ def _escaped(segment: str | int) -> str:
 def render(root: Any, sections: Iterable[Section]) -> list[Op]:
     """The operations that make the edits true of the object that `root` is a view of."""
     operations: list[Op] = []
+    before: tuple[Section, Any, list[Op]] | None = None
     for section in sections:
-        operations += _rendered(at(root, section.path), pointer(section.path), section.edits)
+        there = at(root, section.path)
+        if before is not None and section.edits is before[0].edits and there == before[1]:
+            own = _moved(before[2], pointer(before[0].path), pointer(section.path))
+        else:
+            own = _rendered(there, pointer(section.path), section.edits)
+        operations += own
+        before = section, there, own
     return operations
+
+
+def _moved(operations: Sequence[Op], old: str, new: str) -> list[Op]:
+    """The same operations on an equal part of the object that stands at another place."""
+    return [{**op, "path": new + op["path"][len(old) :]} for op in operations]
 
 
 def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Op]:
