@@ -18,7 +18,7 @@ from webhook.metadata import annotations_of, controller_of
 from webhook.mutators import mutate
 from webhook.patch import Edit, Path, Remove, Section, as_was, stored, within
 from webhook.resolution import Place, resolve
-from webhook.value import Value
+from webhook.value import Value, same
 
 LEFT_ALONE = {
     "mirror-pod": "a mirror Pod is its kubelet's",
@@ -75,7 +75,7 @@ def _sections(said: Sequence["_Said"], targets: Sequence[Target], warnings: list
     before: Target | None = None
     for target in targets:
         path = target.place.path
-        if before is not None and path in again and target.resolution == before.resolution:
+        if before is not None and path in again and same(target.resolution, before.resolution):
             sections[path] = sections[before.place.path]
         else:
             sections[path] = _edits(_mutated(target), warnings)
@@ -142,7 +142,7 @@ def _heard(places: Iterable[Place]) -> list[_Said]:
 
 def _alike(one: Place, other: Place) -> bool:
     """Whether two templates differ in nothing but their place in the object."""
-    return one == msgspec.structs.replace(other, path=one.path, name=one.name)
+    return same(one, msgspec.structs.replace(other, path=one.path, name=one.name))
 
 
 def switched_off(place: Place) -> bool:

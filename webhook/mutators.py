@@ -17,6 +17,7 @@ from webhook.placement import placement
 from webhook.pod import Container, VolumeMount
 from webhook.resolution import Place, Resolution, own_topology
 from webhook.scheduling import Scheduling
+from webhook.value import same
 
 Found = Iterable[Edit | Warn]
 Mutator = Callable[[Place, Resolution], Found]
@@ -336,7 +337,7 @@ def neuron(place: Place, resolution: Resolution) -> Found:
 def scheduler(place: Place, resolution: Resolution) -> Found:
     """schedulerName and Volcano's queue, as `scheduling` decided them."""
     decided = resolution.scheduling
-    return () if decided == scheduling.UNTOUCHED else _scheduled(place, decided)
+    return () if same(decided, scheduling.UNTOUCHED) else _scheduled(place, decided)
 
 
 def _scheduled(place: Place, decided: Scheduling) -> Iterator[Edit | Warn]:
