@@ -23,6 +23,7 @@ demo: install  ## start the HTTPS webhook on loopback, send it the examples, sho
 
 check: install  ## the quick part: format, lint, types, layers, unit tests and golden cases
 	$(BIN)/python -m tests.cluster.binaries helm
+	@$(BIN)/python -m tests.cluster.binaries promtool || echo "without promtool the alerts' tests are skipped"
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

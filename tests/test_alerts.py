@@ -1,7 +1,7 @@
 """The chart's alerts, judged by Prometheus's own promtool: which fire in which situation, after two hours of it."""
 
+import functools
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,14 +9,10 @@ import pytest
 import yaml
 
 from tests.chart import NAME, NAMESPACE, at, one, render
+from tests.cluster import binaries
 
-PROMTOOL = shutil.which("promtool")
 MINUTES = 120
 OURS = f'namespace="{NAMESPACE}",service="{NAME}"'
-
-pytestmark = pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is not on PATH (Debian's package prometheus has it; so has every release of it)"
-)
 
 
 def flat(value: float) -> str:
@@ -117,8 +113,20 @@ def groups(tmp_path: Path) -> Path:
     return path
 
 
+@functools.cache
+def program() -> tuple[str, str]:
+    """PATH's promtool, else one that is built like the control plane; or why there is none."""
+    try:
+        return str(binaries.ensure("promtool")), ""
+    except binaries.BuildError as error:
+        return "", f"promtool is not on PATH (Debian's package prometheus has it), and was not built: {error}"
+
+
 def promtool(*args: str) -> None:
-    done = subprocess.run([str(PROMTOOL), *args], capture_output=True, text=True, check=False)
+    path, reason = program()
+    if reason:
+        pytest.skip(reason)
+    done = subprocess.run([path, *args], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

