@@ -182,8 +182,9 @@ def refused(message: str, status: int = 500) -> dict[str, Any]:
     return {"dry_run": DryRun("team-a", "tpu-v4-8", status, message=message)}
 
 
-def mutating(name: str, entry: str, reinvocation: str = "Never", **selector: Any) -> Configuration:
-    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["*"]}]
+def mutating(name: str, entry: str, reinvocation: str = "Never", of: str = "pods", **selector: Any) -> Configuration:
+    group = "" if of == "pods" else "batch"
+    rules = [{"apiGroups": [group], "apiVersions": ["v1"], "resources": [of], "operations": ["*"]}]
     webhook = {"name": entry, "rules": rules, "reinvocationPolicy": reinvocation, "namespaceSelector": selector}
     return msgspec.convert({"metadata": {"name": name}, "webhooks": [webhook]}, Configuration)
 
@@ -231,6 +232,7 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("deployment", "warning", "1 of 2 replicas", {"deployment": deployment(readyReplicas=1)}),
     ("deployment", "warning", "a rollout", {"deployment": deployment(updatedReplicas=1)}),
     ("deployment", "warning", "a rollout", {"deployment": deployment(observedGeneration=0)}),
+    ("deployment", "warning", "a rollout", {"deployment": deployment(replicas=3)}),
     ("endpoints", "failed", "there is no Service", {"service": None}),
     ("endpoints", "failed", "is ready", {"slices": ()}),
     ("endpoints", "failed", "is ready", {"slices": endpoints(False)}),
@@ -243,7 +245,8 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("ca-bundle", "failed", "do not trust the authority", {"configuration": configuration(ca=new_ca(NOW))}),
     ("ca-bundle", "failed", "the Secret with the certificates is not there", {"trust": None}),
     ("ca-bundle", "failed", "holds no certificate", {"trust": Trust("s")}),
-    ("ca-bundle", "failed", "does not accept", refused("failed calling webhook: x509: unknown authority")),
+    ("ca-bundle", "failed", "does not accept", refused('failed calling webhook "pods.accel.io": x509: unknown')),
+    ("ca-bundle", "ok", "trust the authority", refused('failed calling webhook "mpod.kb.io": x509: unknown')),
     ("ca-bundle", "ok", "trust the certificate in Secret given", leaf(timedelta(days=90))),
     ("ca-bundle", "failed", "do not trust the certificate", leaf(timedelta(days=90), service="other")),
     (
@@ -276,6 +279,7 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("dry-run", "failed", "ca-bundle", refused('failed calling webhook "pods.accel.io": x509: signed by unknown')),
     ("dry-run", "failed", "firewall", refused('failed calling webhook "pods.accel.io": EOF')),
     ("dry-run", "warning", "and refuses", refused('admission webhook "pods.accel.io" denied the request: no', 422)),
+    ("dry-run", "warning", "something else", refused('failed calling webhook "mpod.kb.io": connection refused')),
     ("dry-run", "warning", "something else", refused("pods is forbidden: exceeded quota: chips", 403)),
     (
         "objects",
@@ -297,6 +301,7 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("injectors", "ok", "KubeRay's TPU webhook", {"others": (mutating("kuberay-tpu-webhook", "x.y.z"),)}),
     ("injectors", "ok", "Kueue", {"others": (mutating("kueue-mutating", "mpod.kb.io"),)}),
     ("injectors", "warning", "before they have", {"others": (mutating("a-kueue", "mpod.kb.io"),)}),
+    ("injectors", "ok", "a-kueue", {"others": (mutating("a-kueue", "mjob.kb.io", of="jobs"),)}),
     ("injectors", "ok", "a-kueue", {"others": (mutating("a-kueue", "mpod.kb.io", "IfNeeded"),)}),
     ("injectors", "warning", "hami.io/webhook=ignore", {"others": (mutating("hami", "vgpu.hami.io"),)}),
     (

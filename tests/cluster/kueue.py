@@ -5,6 +5,7 @@ Secret and into its CRDs and webhook configurations, and waits until a kubelet h
 """
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from . import binaries
@@ -27,8 +28,8 @@ NAMESPACE = "kueue-system"
 SERVICE = "kueue-webhook-service"
 SECRET = "kueue-webhook-server-cert"
 
-# What it queues here. Its webhooks for the kinds left out (pods, Deployments ...) would be called in everybody's
-# tests, so their entries are dropped too.
+# What it queues in the tests' common cluster. Its webhooks for the kinds left out (pods, Deployments ...) would be
+# called in everybody's tests, so their entries are dropped too.
 FRAMEWORKS = {
     "batch/job": "jobs",
     "jobset.x-k8s.io/jobset": "jobsets",
@@ -42,8 +43,8 @@ FRAMEWORKS = {
 OWN = ("clusterqueues", "cohorts", "resourceflavors", "workloads")
 
 
-def start_kueue(cluster: ControlPlane) -> None:
-    """Install its CRDs, webhooks, Service and Secret, and run it."""
+def start_kueue(cluster: ControlPlane, frameworks: Mapping[str, str] = FRAMEWORKS) -> None:
+    """Install its CRDs, webhooks, Service and Secret, and run it. `frameworks`: integration -> resource."""
     crds, webhooks = rendered(cluster, KUEUE.tool)
     cluster.apply(*loopback_service(NAMESPACE, SERVICE))
     cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": NAMESPACE}})
@@ -53,8 +54,9 @@ def start_kueue(cluster: ControlPlane) -> None:
     def attempt() -> Launch:
         port, health = free_port(), free_port()
         cluster.install_crds(*(with_port(crd, port) for crd in crds))
-        cluster.apply(*(with_port(selected(webhook), port) for webhook in webhooks))
-        command = [str(binaries.ensure("kueue")), f"--config={configuration(port, health, certificates)}"]
+        cluster.apply(*(with_port(selected(webhook, frameworks), port) for webhook in webhooks))
+        config = configuration(port, health, certificates, frameworks)
+        command = [str(binaries.ensure("kueue")), f"--config={config}"]
 
         def ready() -> bool:
             mounted = mount(cluster, NAMESPACE, SECRET, certificates)
@@ -66,22 +68,22 @@ def start_kueue(cluster: ControlPlane) -> None:
     wait_for_webhook(cluster, KUEUE, webhooks)
 
 
-def configuration(port: int, health: int, certificates: Path) -> Path:
+def configuration(port: int, health: int, certificates: Path, frameworks: Iterable[str]) -> Path:
     """Write Kueue's Configuration beside its certificates."""
     own = {"enable": True, "webhookServiceName": SERVICE, "webhookSecretName": SECRET}
     document = {
         "apiVersion": KUEUE.config,
         **settings(port, health, certificates),
         "internalCertManagement": own,
-        "integrations": {"frameworks": list(FRAMEWORKS)},
+        "integrations": {"frameworks": list(frameworks)},
         "featureGates": {"VisibilityOnDemand": False},  # it would listen on every address
     }
     return written(document, certificates.parent)
 
 
-def selected(webhook: Object) -> Object:
+def selected(webhook: Object, frameworks: Mapping[str, str]) -> Object:
     """Return the webhook configuration with only the entries for what is queued here."""
-    wanted = {*FRAMEWORKS.values(), *OWN}
+    wanted = {*frameworks.values(), *OWN}
     return {**webhook, "webhooks": [entry for entry in webhook["webhooks"] if resources(entry) & wanted]}
 
 

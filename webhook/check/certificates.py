@@ -33,7 +33,7 @@ def ca_bundle(facts: Facts) -> Finding:
     if empty:
         message = f"{len(empty)} of {len(found.webhooks)} entries have no caBundle that can be read"
         return failed(message, _refill(facts), *_some(empty, found.webhooks))
-    refused = facts.dry_run.message if isinstance(facts.dry_run, DryRun) else ""
+    refused = facts.dry_run.uncalled if isinstance(facts.dry_run, DryRun) else ""
     if "x509" in refused or "tls:" in refused:
         return failed("the API server does not accept the serving certificate", _refill(facts), refused)
     if trust is None:

@@ -15,6 +15,8 @@ from webhook.site import Site
 OPT_IN = "accel.io/injection"
 OPTED_IN = "enabled"
 NAME_LABEL = "kubernetes.io/metadata.name"
+OUR_WEBHOOK = 'webhook "pods.accel.io"'
+"""How the API server's messages name the entry that Pods are sent to."""
 NEVER = ("kube-system", "kube-node-lease")
 """Namespaces that are never injected, beside the release's own."""
 
@@ -319,6 +321,16 @@ class DryRun(msgspec.Struct, frozen=True):
     message: str = ""  # of a refusal
     injected: str = ""  # the annotation that came back
     limits: tuple[tuple[str, str], ...] = ()  # of its container
+
+    @property
+    def uncalled(self) -> str:
+        """The message where our webhook could not be called; others' webhooks fail too, with their own names."""
+        return self.message if f"failed calling {OUR_WEBHOOK}" in self.message else ""
+
+    @property
+    def denied(self) -> str:
+        """The message where our webhook was called and refused."""
+        return self.message if OUR_WEBHOOK in self.message and not self.uncalled else ""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

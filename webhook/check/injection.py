@@ -29,11 +29,12 @@ def dry_run(facts: Facts) -> Finding:
     if found.status == 201:
         fix = "Nobody answered and failurePolicy is Ignore, or the entry pods.accel.io is missing or edited."
         return failed(f"{asked} came back without devices", fix)
-    if "failed calling webhook" in found.message:
+    if found.uncalled:
         return failed(f"the API server cannot call the webhook: {found.message}", _fix(found))
-    if "pods.accel.io" in found.message:
+    if found.denied:
         return warning(f"the webhook answers, and refuses {asked}: {found.message}", "See docs/troubleshooting.md")
-    fix = f"kubectl -n {found.namespace} get quota,limitrange; kubectl get validatingwebhookconfigurations"
+    others = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
+    fix = f"kubectl -n {found.namespace} get quota,limitrange; kubectl get {others}"
     return warning(f"something else refuses {asked}: {found.message}", fix)
 
 

@@ -33,7 +33,7 @@ def others(facts: Facts) -> Finding:
     early = [f"{c.metadata.name} ({e.name})" for c, e in seen if _misses(c, e, facts)]
     if early:
         fix = "Install this release under a name that sorts before theirs: webhooks are called by name."
-        return warning("Kueue looks at Pods before they have their devices, and only once", fix, *early)
+        return warning("Kueue looks at Pods before they have their devices: it takes unlike ones for alike", fix, *early)
     if not seen:
         return ok("nobody else changes Pods or Jobs in labelled namespaces")
     return ok(f"{len(seen)} more change Pods or Jobs in labelled namespaces", *lines)
@@ -59,6 +59,11 @@ def _known(configuration: Configuration, entry: Entry) -> str:
 
 
 def _misses(configuration: Configuration, entry: Entry, facts: Facts) -> bool:
-    """Whether Kueue's entry comes before ours and is not called again."""
-    before = configuration.metadata.name < facts.release.fullname
-    return "kueue" in _names(configuration, entry) and before and entry.reinvocationPolicy == "Never"
+    """Whether Kueue's entry for Pods comes before ours and is not called again.
+
+    There it notes the role of a Pod in its group, a hash of what the Pod asks for; one request a role is counted. All
+    else it counts later, from stored objects.
+    Source: https://github.com/kubernetes-sigs/kueue/blob/v0.17.0/pkg/controller/jobs/pod/pod_webhook.go
+    """
+    before = configuration.metadata.name < facts.release.fullname and entry.reinvocationPolicy == "Never"
+    return before and "kueue" in _names(configuration, entry) and entry.sends("", "pods", "CREATE")

@@ -23,7 +23,8 @@ def deployment(facts: Facts) -> Finding:
         return failed(numbers, describe)
     if status.readyReplicas < wanted:
         return warning(numbers, describe)
-    if status.observedGeneration < found.metadata.generation or status.updatedReplicas < wanted:
+    behind = status.updatedReplicas < wanted or status.updatedReplicas < status.replicas
+    if status.observedGeneration < found.metadata.generation or behind:
         fix = f"kubectl -n {release.namespace} rollout status deploy/{release.fullname}"
         return warning("a rollout is under way", fix)
     return ok(numbers)
