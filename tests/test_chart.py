@@ -182,7 +182,7 @@ def test_entries() -> None:
                 }
             ],
         }
-        assert "objectSelector" not in webhook
+        assert webhook["objectSelector"] == {}
         (rule,) = webhook["rules"]
         assert rule["operations"] == ["UPDATE" if reapply else "CREATE"]
         assert rule["scope"] == "Namespaced"

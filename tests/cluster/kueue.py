@@ -21,7 +21,7 @@ from .controllers import (
     written,
 )
 from .controlplane import ControlPlane, Launch
-from .process import answers, free_port, listening
+from .process import Process, answers, free_port, listening
 
 KUEUE = Project("kueue", "config.kueue.x-k8s.io/v1beta2", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues", "ClusterQueue")
 NAMESPACE = "kueue-system"
@@ -43,7 +43,7 @@ FRAMEWORKS = {
 OWN = ("clusterqueues", "cohorts", "resourceflavors", "workloads")
 
 
-def start_kueue(cluster: ControlPlane, frameworks: Mapping[str, str] = FRAMEWORKS) -> None:
+def start_kueue(cluster: ControlPlane, frameworks: Mapping[str, str] = FRAMEWORKS) -> Process:
     """Install its CRDs, webhooks, Service and Secret, and run it. `frameworks`: integration -> resource."""
     crds, webhooks = rendered(cluster, KUEUE.tool)
     cluster.apply(*loopback_service(NAMESPACE, SERVICE))
@@ -64,8 +64,9 @@ def start_kueue(cluster: ControlPlane, frameworks: Mapping[str, str] = FRAMEWORK
 
         return Launch(command, ready)
 
-    cluster.launch("kueue", attempt)
+    process = cluster.launch("kueue", attempt)
     wait_for_webhook(cluster, KUEUE, webhooks)
+    return process
 
 
 def configuration(port: int, health: int, certificates: Path, frameworks: Iterable[str]) -> Path:

@@ -1,25 +1,31 @@
 """`accel check` as a process, on a real API server with the chart installed: each state that it reports, produced."""
 
+import ast
 import base64
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from certs.authority import issue, new_ca, service_names
+from certs import keyring
+from certs.authority import KeyPair, issue, new_ca, service_names
 
+from . import kueue, monitoring
 from .chart import INJECTED, Release, bundles, install
 from .conftest import build
 from .controlplane import PROGRAMS, ControlPlane, expect
-from .process import free_port
+from .process import ClusterError, free_port
 
 ACCEL = str(Path(sys.executable).with_name("accel"))
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -35,11 +41,14 @@ VALUES = {"replicas": 1, "config": {"hostProfiles": {"nvidia": PROFILE}}}
 
 Found = dict[str, dict[str, Any]]
 
+SAID: set[str] = set()
+"""What the command said in this module's tests: `status message` of every finding, and every detail."""
+
 
 @pytest.fixture(scope="module")
 def plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane of this module's own: what is labelled in it is what the tests labelled."""
-    build(pytestconfig, *PROGRAMS, "helm")
+    build(pytestconfig, *PROGRAMS, "helm", "kueue")
     with ControlPlane(tmp_path_factory.mktemp("check")) as cluster:
         yield cluster
 
@@ -64,7 +73,15 @@ def run(namespace: str, kubeconfig: Path, *flags: str) -> subprocess.CompletedPr
     """The command as a user has it."""
     environment = {k: v for k, v in os.environ.items() if "proxy" not in k.lower() and not k.startswith("KUBE")}
     command = [ACCEL, "check", f"--namespace={namespace}", f"--kubeconfig={kubeconfig}", *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    SAID.update(said(done.stdout) if "-ojson" in flags else done.stdout.splitlines())
+    return done
+
+
+def said(report: str) -> Iterator[str]:
+    for finding in json.loads(report)["findings"]:
+        yield f"{finding['status']} {finding['message']}"
+        yield from finding["details"]
 
 
 def check(release: Release, *flags: str, kubeconfig: Path | None = None) -> Found:
@@ -90,10 +107,12 @@ def patch(release: Release, edit: Callable[[dict[str, Any]], None]) -> None:
     body = release.webhook_configuration
     for entry in body["webhooks"]:
         edit(entry)
-    operations = [{"op": "replace", "path": "/webhooks", "value": body["webhooks"]}]
-    release.cluster.kubectl(
-        "patch", "mutatingwebhookconfiguration", release.fullname, "--type=json", "-p", json.dumps(operations)
-    )
+    replace_entries(release, body["webhooks"])
+
+
+def replace_entries(release: Release, entries: list[dict[str, Any]]) -> None:
+    operations = json.dumps([{"op": "replace", "path": "/webhooks", "value": entries}])
+    release.cluster.kubectl("patch", "mutatingwebhookconfiguration", release.fullname, "--type=json", "-p", operations)
 
 
 @contextmanager
@@ -255,6 +274,63 @@ def test_edited_failure_policy(release: Release, labelled: str) -> None:
 
 def failure_policy(value: str) -> str:
     return json.dumps({"webhooks": [{"name": "pods.accel.io", "failurePolicy": value}]})
+
+
+def restore(release: Release) -> None:
+    """What the fix of each edit says."""
+    release.helm("upgrade", release.name, str(release.chart), "--force-conflicts", values=VALUES)
+    release.run_pods(1)
+    release.wait_for("caBundle to be repaired", lambda: all(bundles(release).values()))
+
+
+def test_edited_fields(release: Release, labelled: str) -> None:
+    """One entry with every field changed that decides what is sent, and what becomes of it."""
+
+    def spoil(entry: dict[str, Any]) -> None:
+        if entry["name"] != "pods.accel.io":
+            return
+        entry["clientConfig"]["service"]["path"] = "/other"
+        entry.update(reinvocationPolicy="Never", matchPolicy="Exact", sideEffects="NoneOnDryRun", matchConditions=None)
+        entry["objectSelector"] = {"matchLabels": {"team": "a"}}
+
+    patch(release, spoil)
+    found = check(release)
+    restore(release)
+    after = check(release)
+
+    assert [
+        "pods.accel.io: calls the path /other, not /mutate",
+        "pods.accel.io: no matchConditions: objects that did not ask are sent too",
+        "pods.accel.io: reinvocationPolicy Never: containers added by others later get nothing",
+        "pods.accel.io: matchPolicy Exact, not Equivalent",
+        "pods.accel.io: sideEffects NoneOnDryRun, not None",
+        "pods.accel.io: an objectSelector leaves objects out",
+    ] == found["configuration"]["details"]
+    assert "failed" == found["configuration"]["status"]
+    assert {} == statuses(after)
+
+
+def test_edited_entries(release: Release, labelled: str) -> None:
+    """An entry is gone, one leads elsewhere, and one that never refuses would; then the one that detects is gone."""
+    configuration = release.webhook_configuration
+    kept = [entry for entry in configuration["webhooks"] if entry["name"] != "jobs.workloads.accel.io"]
+    by_name = {entry["name"]: entry for entry in kept}
+    by_name["cronjobs.workloads.accel.io"]["clientConfig"]["service"]["name"] = "other"
+    by_name["jobs.reapply.accel.io"]["failurePolicy"] = "Fail"
+    replace_entries(release, kept)
+    found = check(release)
+    release.upgrade({**VALUES, "config": {**VALUES["config"], "detect": ["nvidia.com/gpu"]}}, "--force-conflicts")
+    entries = release.webhook_configuration["webhooks"]
+    replace_entries(release, [entry for entry in entries if entry["name"] != "detect.accel.io"])
+    blind = check(release)
+    restore(release)
+
+    assert [
+        "no entry .workloads.accel.io sends CREATE of jobs.batch",
+        "jobs.reapply.accel.io: failurePolicy Fail refuses objects that did not ask; it must be Ignore",
+        f"cronjobs.workloads.accel.io: does not call Service {release.namespace}/accel-injector",
+    ] == found["configuration"]["details"]
+    assert ["detect.accel.io is missing, though the site config detects resources"] == blind["configuration"]["details"]
 
 
 def test_edited_selector(release: Release, labelled: str) -> None:

@@ -33,7 +33,8 @@ def others(facts: Facts) -> Finding:
     early = [f"{c.metadata.name} ({e.name})" for c, e in seen if _misses(c, e, facts)]
     if early:
         fix = "Install this release under a name that sorts before theirs: webhooks are called by name."
-        return warning("Kueue looks at Pods before they have their devices: it takes unlike ones for alike", fix, *early)
+        message = "Kueue looks at Pods before they have their devices, and takes unlike ones of a group for alike"
+        return warning(message, fix, *early)
     if not seen:
         return ok("nobody else changes Pods or Jobs in labelled namespaces")
     return ok(f"{len(seen)} more change Pods or Jobs in labelled namespaces", *lines)

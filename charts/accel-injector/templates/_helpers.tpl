@@ -147,6 +147,8 @@ for HOLDS(x), detected (list of resources).
       - key: kubernetes.io/metadata.name
         operator: NotIn
         values: {{ concat (list "kube-system" "kube-node-lease" .root.Release.Namespace) $values.webhook.excludedNamespaces | uniq | toJson }}
+  # Said, so that it is ours and an upgrade takes away one that somebody added.
+  objectSelector: {}
   rules:
     {{- range .rules }}
     - apiGroups: {{ toJson .apiGroups }}
