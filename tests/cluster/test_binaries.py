@@ -1,5 +1,6 @@
 """Where the control plane's programs come from: given, cached, or built, with a clear word when a build fails."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def test_promtool_is_taken_from_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name in ("promtool", "kube-scheduler"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert binaries.ensure("promtool") == tmp_path / "promtool"
     assert binaries.ensure("kube-scheduler").parent == binaries.folder(binaries.PROGRAMS["kube-scheduler"])
 
