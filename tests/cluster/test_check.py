@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import CoreV1Api
 
 from certs import keyring
 from certs.authority import KeyPair, issue, new_ca, service_names
+from webhook.check.cluster import NODE_PAGES, PAGE
 
 from . import kueue, monitoring
 from .chart import INJECTED, Release, bundles, install
@@ -857,6 +859,18 @@ def test_missing_configuration(plane: ControlPlane, release: Release, labelled: 
     )
     assert "failed" == found["dry-run"]["status"]
     assert "came back without devices" in found["dry-run"]["message"]
+
+
+def test_more_nodes_than_are_read(plane: ControlPlane, release: Release, labelled: str) -> None:
+    """Of 5,001 nodes 5,000 are looked at, and that is said. They stay, so this comes last but one."""
+    create(plane, labelled, pod("tpu-v5p-8"))
+    nodes = CoreV1Api(plane.client)  # keeps its connection, unlike the rest of our requests
+    for number in range(NODE_PAGES * PAGE + 1):
+        nodes.create_node({"metadata": {"name": f"node-{number}"}})
+    found = check(release)
+
+    message = f"some types in use have no node now among the first {NODE_PAGES * PAGE}"
+    assert ("warning", message) == said_of(found, "nodes")
 
 
 CHECKS = Path(__file__).parents[2] / "webhook" / "check"
