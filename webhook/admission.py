@@ -46,11 +46,12 @@ class Answer(Value, frozen=True):
 def admit(body: bytes, site: Site) -> Answer:
     """The answer to one request. Never raises."""
     try:
-        request = _created(body) or review.decode(body)
+        mentioned = mentions_us(body)
+        request = (_created(body) if mentioned else None) or review.decode(body)
     except BadReview as bad:
         return _bad(bad)
     try:
-        return _decide(request, site)
+        return _decide(request, site, mentioned)
     except BadReview as bad:
         return _bad(bad)
     except Exception:
@@ -69,12 +70,10 @@ _READERS = {
 
 
 def _created(body: bytes) -> Request[Any] | None:
-    """A new object of a kind that we know and that mentions us, read in one go; None for everything else.
+    """A new object of a kind that we know, read in one go; None for everything else.
 
     It only saves reading the object twice: what is None here, `decode` and `_decide` look at.
     """
-    if not mentions_us(body):
-        return None
     reader = _READERS.get(review.opened(body))
     request = review.read(body, reader) if reader is not None else None
     if request is None or request.operation != "CREATE" or request.subResource:
@@ -83,7 +82,8 @@ def _created(body: bytes) -> Request[Any] | None:
     return request if workload is not None and isinstance(request.object, workload.view) else None
 
 
-def _decide(request: Request[Any], site: Site) -> Answer:
+def _decide(request: Request[Any], site: Site, mentioned: bool) -> Answer:
+    """`mentioned`: anywhere in the review, so perhaps in the object."""
     workload = WORKLOADS.get((request.kind.group, request.kind.kind))
     if workload is not None and isinstance(request.object, workload.view):
         return _judged(request, workload, request.object, site)
@@ -95,14 +95,19 @@ def _decide(request: Request[Any], site: Site) -> Answer:
         return _allowed(request, "skipped", (unknown,), code="unknown-kind")
     if request.operation == "UPDATE" and not workload.reapply:
         return _allowed(request, "skipped", code="update")
-    followed = request.operation == "UPDATE" and workload.reapply == "mutable" and mentions_us(bytes(request.oldObject))
-    if not mentions_us(raw) and not site.detect and not followed:
+    if not site.detect and not (mentioned and _concerns_us(request, workload, raw)):
         return _allowed(request, "unchanged")
     try:
         obj = view(workload, raw)
     except Denied as denied:
         return _refused(request, workload, denied)
     return _judged(request, workload, obj, site)
+
+
+def _concerns_us(request: Request[Any], workload: Workload, raw: bytes) -> bool:
+    if mentions_us(raw):
+        return True
+    return request.operation == "UPDATE" and workload.reapply == "mutable" and mentions_us(bytes(request.oldObject))
 
 
 def _judged(request: Request[Any], workload: Workload, obj: Any, site: Site) -> Answer:
