@@ -90,12 +90,12 @@ def at(root: Any, path: Path) -> Any:
     return root
 
 
+@lru_cache(maxsize=4096)  # the places in a template that we write to are few
 def pointer(path: Path) -> str:
     """RFC 6901."""
-    return "".join(map(_escaped, path))
+    return "".join([_escaped(segment) for segment in path])
 
 
-@lru_cache(maxsize=1024)  # the names of fields, labels and resources that we write are few
 def _escaped(segment: str | int) -> str:
     return "/" + str(segment).replace("~", "~0").replace("/", "~1")
 
@@ -140,21 +140,24 @@ class _Page:
 
     def __init__(self, root: Any, text: str) -> None:
         self._text = text  # the pointer to `root`
-        # What the object has at a path, and its pointer: edits have most of their parents in common.
-        self._there: dict[Path, tuple[Any, str]] = {(): (root, text)}
+        self._there: dict[Path, Any] = {(): root}  # edits have most of their parents in common
         self._ops: list[Op] = []
         self._removals: list[Path] = []
         self._seen: set[Any] = set()
         self._new: dict[Path, Any] = {}  # parents that these operations create, by path
         self._shift: dict[Path, list[int]] = {}  # where items were put into an existing list
 
-    def _at(self, path: Path) -> tuple[Any, str]:
-        """What stands at `path` in the object, and the pointer to it; walked to once."""
+    def _at(self, path: Path) -> Any:
+        """What stands at `path` in the object; what is there is walked to once."""
         found = self._there.get(path)
-        if found is None:
-            above, text = self._at(path[:-1])
-            found = self._there[path] = child(above, path[-1]), text + _escaped(path[-1])
+        if found is None and path:
+            above = self._at(path[:-1])
+            if above is not None:
+                found = self._there[path] = child(above, path[-1])
         return found
+
+    def _do(self, op: str, path: Path, value: Any) -> None:
+        self._ops.append({"op": op, "path": self._text + pointer(path), "value": value})
 
     def _is_known(self, place: object) -> bool:
         """Whether an earlier edit took this place; from now on one has."""
@@ -167,22 +170,21 @@ class _Page:
         if self._is_known(path):
             return
         parents, name = path[:-1], path[-1]
-        parent, above = self._at(parents)
+        parent = self._at(parents)
         if parent is None:
             self._new_parent(parents, {})[name] = value
             return
         old = child(parent, name)
         if old is None:
-            self._ops.append({"op": "add", "path": above + _escaped(name), "value": value})
+            self._do("add", path, value)
         elif old != value:
-            self._ops.append({"op": "replace", "path": above + _escaped(name), "value": value})
+            self._do("replace", path, value)
 
     def append(self, edit: Append) -> None:
         path, value = edit.path, edit.value
         if self._is_known((path, *[str(value.get(k)) for k in edit.key])):
             return
-        there, text = self._at(path)
-        if there is None:
+        if self._at(path) is None:
             self._new_parent(path, []).append(value)
             return
         if edit.before is None:
@@ -190,20 +192,20 @@ class _Page:
         else:
             index = self._shifted(path, edit.before)
             self._shift.setdefault(path, []).append(edit.before)
-        self._ops.append({"op": "add", "path": text + _escaped(index), "value": value})
+        self._do("add", (*path, index), value)
 
     def amend(self, edit: Amend) -> None:
         item = (*edit.path, self._shifted(edit.path, edit.index))
         for field, value in edit.value.items():
-            if field not in edit.key and self._at((*edit.path, edit.index, field))[0] != value:
-                self._ops.append({"op": "add", "path": self._text + pointer((*item, field)), "value": value})
+            if field not in edit.key and self._at((*edit.path, edit.index, field)) != value:
+                self._do("add", (*item, field), value)
 
     def _shifted(self, path: Path, index: int) -> int:
         """Where an item stands now that others were put before it."""
         return index + sum(1 for before in self._shift.get(path, ()) if before <= index)
 
     def remove(self, edit: Remove) -> None:
-        if edit.path not in self._seen and self._at(edit.path)[0] is not None:
+        if edit.path not in self._seen and self._at(edit.path) is not None:
             self._seen.add(edit.path)
             self._removals.append(edit.path)
 
@@ -217,11 +219,10 @@ class _Page:
         if path in self._new:
             return self._new[path]
         self._new[path] = empty
-        parent, above = self._at(path[:-1])
-        if parent is None:
+        if self._at(path[:-1]) is None:
             self._new_parent(path[:-1], {})[path[-1]] = empty
         else:
-            self._ops.append({"op": "add", "path": above + _escaped(path[-1]), "value": empty})
+            self._do("add", path, empty)
         return empty
 
 
