@@ -2,22 +2,22 @@
 #
 #     docker build -t accel-injector --build-arg VERSION="$(git describe --always)" .
 #
-# BASE needs python3 with venv and pip, for the first stage; its python3 must be the one that the second stage runs.
+# BUILD_BASE needs python3 with venv, pip and headers, and a C compiler, which compiles the core; BASE the same python3.
+ARG BUILD_BASE=python:3.13-bookworm
 ARG BASE=python:3.13-slim-bookworm
 
-FROM ${BASE} AS build
+FROM ${BUILD_BASE} AS build
 WORKDIR /src
-COPY requirements.lock requirements-dev.lock ./
-# Everything that enters the image is named by hash. setuptools builds our own package and stays behind.
-RUN awk '/^[^ ]/ { ours = /^setuptools==/ } ours' requirements-dev.lock > build.lock \
- && python3 -m venv /build \
- && /build/bin/pip install --quiet --no-cache-dir --require-hashes -r build.lock \
+COPY requirements.lock requirements-build.lock ./
+# Everything that enters the image is named by hash. What builds our own package stays behind.
+RUN python3 -m venv /build \
+ && /build/bin/pip install --quiet --no-cache-dir --require-hashes -r requirements-build.lock \
  && python3 -m venv --without-pip /opt/accel \
  && /build/bin/pip --python /opt/accel/bin/python install --quiet --no-cache-dir --require-hashes -r requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml setup.py README.md ./
 COPY webhook webhook
 COPY certs certs
-RUN /build/bin/pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
+RUN ACCEL_COMPILE=1 /build/bin/pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
  && /build/bin/pip --python /opt/accel/bin/python install --quiet --no-cache-dir --no-deps /wheel/*.whl
 
 FROM ${BASE}

@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+CORE_TESTS := $(patsubst %,tests/test_%.py,admission cases compiled host laws patch reapply reasons round_trip schemaless trust)
 
-.PHONY: help demo test check install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak lock
+.PHONY: help demo test check compiled install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak lock
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,10 +34,14 @@ check: install  ## the quick part: format, lint, types, layers, unit tests and g
 cluster: install  ## tests on a real API server (builds the control plane when it is not cached)
 	$(BIN)/python -m pytest -q tests/cluster
 
-test: check cluster  ## everything
+compiled: install  ## the core's tests on the core as the image has it, compiled
+	$(BIN)/python -m tests.compiled -m pytest -q -n auto -p no:cacheprovider $(CORE_TESTS)
+
+test: check compiled cluster  ## everything
 
 soak: install  ## the long proofs: rotations, rolls and abuse under load (15 minutes)
 	$(BIN)/python -m pytest -q -s -m soak tests
+	$(BIN)/python -m tests.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/test_abuse.py
 
 cluster-tests: install  ## one file of them: make cluster-tests TESTS=tests/cluster/test_pods.py
 	$(BIN)/python -m pytest -q $(TESTS)
@@ -58,10 +63,11 @@ kube-demo: install  ## a real control plane with the chart on it: see the exampl
 	$(BIN)/python -m tests.cluster.demo
 
 bench: install  ## measure the hot path
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m tests.compiled -m benchmarks $(ARGS)
 
 lock: install  ## renew requirements*.lock from pyproject.toml
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-build.in -o requirements-build.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-torchx.in -o requirements-torchx.lock

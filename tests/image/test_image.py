@@ -1,10 +1,12 @@
 """The image, built and started without a container engine: `make image-test`.
 
 buildah builds the Dockerfile in a chroot, on a base that debootstrap makes of Debian's packages (or on $BASE, an image
-that buildah can reach); both need root. What a runtime would enforce, such as a read-only root, is not enforced here.
+with a C compiler that buildah can reach); both need root. What a runtime would enforce, such as a read-only root, is
+not enforced here.
 """
 
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -26,7 +28,7 @@ from webhook import __version__
 
 ROOT = Path(__file__).parents[2]
 SUITE = "bookworm"
-PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
+PACKAGES = "python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev,ca-certificates"
 NAME = "accel-injector:test"
 LARGEST_MIB = 250  # of what we add to the base; half of it is the Kubernetes client
 CERTIFICATES = "/etc/ssl/certs:/etc/ssl/certs:ro"  # a proxy in between may have a CA of its own
@@ -95,7 +97,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
         container = image.buildah("from", "scratch")
         image.buildah("copy", container, str(debian()), "/")
         image.buildah("commit", "--rm", container, "localhost/base")
-    arguments = {"BASE": image.base, "VERSION": __version__, "REVISION": "tested"}
+    arguments = {"BASE": image.base, "BUILD_BASE": image.base, "VERSION": __version__, "REVISION": "tested"}
     given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
     image.buildah("bud", "--isolation", "chroot", "--volume", CERTIFICATES, *given, "--tag", NAME, ".")
     return image
@@ -111,7 +113,7 @@ def container(image: Image) -> Iterator[Container]:
 
 def debian() -> Path:
     """A file system of Debian with Python, made once."""
-    made = cache() / f"image-base-{SUITE}"
+    made = cache() / f"image-base-{SUITE}-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:8]}"
     if not made.exists():
         half = made.with_name(f"{made.name}.half")
         shutil.rmtree(half, ignore_errors=True)
@@ -141,6 +143,8 @@ def test_contents(container: Container) -> None:
     packages = container.run("sh", "-c", "ls /opt/accel/lib/python3*/site-packages").split()
     assert {"webhook", "certs", "kubernetes"} <= set(packages)
     assert not {"pip", "setuptools", "pytest", "mypy", "tests"} & set(packages)
+    core = container.run("/opt/accel/bin/python", "-c", "import webhook.patch; print(webhook.patch.__file__)")
+    assert core.endswith(".so"), "the core is not compiled"
     assert container.run("find", "/opt/accel", "-writable", "-not", "-type", "l") == ""
 
 

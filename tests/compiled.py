@@ -1,0 +1,86 @@
+"""The core as the image has it: built by mypyc beside the checkout, and a command run with it.
+
+    python -m tests.compiled -m pytest tests/test_laws.py
+    python -m tests.compiled -m benchmarks --quick
+
+In `build/compiled` the two packages are copies, built in place; all else is the checkout's own, by links. In the
+checkout itself nothing is ever compiled: there an edited file must count at once.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PLACE = ROOT / "build" / "compiled"
+COPIED = ("webhook", "certs")
+LINKED = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Makefile",
+    "README.md",
+    "benchmarks",
+    "charts",
+    "docs",
+    "examples",
+    "pyproject.toml",
+    "setup.py",
+    "tests",
+)
+
+
+def missing() -> str:
+    """Why nothing can be compiled here; "" where it can."""
+    if shutil.which(os.environ.get("CC", "cc")) is None:
+        return "no C compiler (cc)"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return "Python's headers (Python.h) are not installed"
+    return ""
+
+
+def sources() -> list[Path]:
+    """What the packages are made of, and what says how."""
+    found = [path for name in COPIED for path in (ROOT / name).rglob("*") if path.is_file()]
+    return sorted([ROOT / "setup.py", *(path for path in found if "__pycache__" not in path.parts)])
+
+
+def build() -> None:
+    """Make `build/compiled`, unless it is that of these very sources; SystemExit with what the compiler said."""
+    digest = hashlib.sha256(sys.version.encode())
+    for path in sources():
+        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    stamp = PLACE / ".built"
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return
+    print("compiling the core with mypyc: about a minute", file=sys.stderr, flush=True)
+    shutil.rmtree(PLACE, ignore_errors=True)
+    PLACE.mkdir(parents=True)
+    for name in LINKED:
+        (PLACE / name).symlink_to(ROOT / name)
+    for name in COPIED:
+        shutil.copytree(ROOT / name, PLACE / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    environment = {**os.environ, "ACCEL_COMPILE": "1"}
+    done = subprocess.run(command, cwd=PLACE, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"the core does not compile:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    stamp.write_text(digest.hexdigest())
+
+
+def main() -> int:
+    """Run Python with these arguments on the compiled core, where it can be had; its exit code."""
+    if why := missing():
+        print(f"the core stays Python: {why}", file=sys.stderr)
+        return subprocess.run([sys.executable, *sys.argv[1:]], cwd=ROOT, check=False).returncode
+    build()
+    path = os.pathsep.join(filter(None, [str(PLACE), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "ACCEL_COMPILED": "1"}
+    return subprocess.run([sys.executable, *sys.argv[1:]], cwd=PLACE, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
