@@ -9,9 +9,10 @@ ARG BASE=python:3.13-slim-bookworm
 FROM ${BUILD_BASE} AS build
 WORKDIR /src
 COPY requirements.lock requirements-build.lock ./
-# Everything that enters the image is named by hash. What builds our own package stays behind.
+# Everything that enters the image is named by hash. What builds our own package stays behind; the compiler reads the
+# types of what we depend on, so it has that, too.
 RUN python3 -m venv /build \
- && /build/bin/pip install --quiet --no-cache-dir --require-hashes -r requirements-build.lock \
+ && /build/bin/pip install --quiet --no-cache-dir --require-hashes -r requirements-build.lock -r requirements.lock \
  && python3 -m venv --without-pip /opt/accel \
  && /build/bin/pip --python /opt/accel/bin/python install --quiet --no-cache-dir --require-hashes -r requirements.lock
 COPY pyproject.toml setup.py README.md ./

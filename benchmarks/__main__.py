@@ -36,7 +36,8 @@ def main() -> int:
     date = datetime.now(UTC).isoformat(timespec="seconds")
     about = {**machine.description(), "date": date, "peer": version()}
     report.say(
-        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, Python {about['python']}, {about['date']}"
+        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, Python {about['python']}, "
+        f"core: {about['core']}, {about['date']}"
     )
     if os.cpu_count() == 1:
         report.say("one core: servers and load share it, and nothing here means much")

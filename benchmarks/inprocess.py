@@ -89,8 +89,7 @@ def stages(name: str, rounds: int = ROUNDS) -> dict[str, Figure]:
 
     figures = measure(
         {
-            "review.decode": lambda: review.decode(body),
-            "view": lambda: admission.view(workload, raw),
+            "read": lambda: admission._created(body),
             "inject": lambda: inject(workload, obj, setting),
             "render": lambda: admission._operations(obj, injection),
             "encode": encode,

@@ -1,6 +1,6 @@
 """The machine under the measurements: its cores, who else uses them, and what one process costs. Linux.
 
-Nothing here knows what is measured.
+Of what is measured it knows only whether its core is compiled.
 """
 
 import os
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from webhook import patch
 
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 QUIET = 0.05
@@ -90,6 +92,7 @@ def description() -> dict[str, str | int]:
         "cores": os.cpu_count() or 0,
         "kernel": platform.release().split("-")[0],
         "python": platform.python_version(),
+        "core": "Python" if str(patch.__file__).endswith(".py") else "compiled",
     }
 
 

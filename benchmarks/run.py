@@ -79,6 +79,7 @@ def process(run: Run) -> None:
     run.found["process"] = {"admit": by_review, "stages": stages}
     run.measure("pod", by_review["jobset-pod"].median, by_review["jobset-pod"])
     run.measure("plain", by_review["plain-pod"].median, by_review["plain-pod"])
+    run.measure("jobset", by_review["jobset-50"].median, by_review["jobset-50"])
 
 
 def tls(run: Run) -> None:
