@@ -2,7 +2,7 @@
 
 How a request flows, and which room does what:
 
-    bytes ── review.decode ──► Request            what the API server asked, object still raw
+    bytes ── review ─────────► Request            what the API server asked, and a typed view of the object
           ── workloads ──────► Place, Place, …    where the object keeps its pod templates
           ── annotations ────► Ask                what the user said, nearest level wins
           ── catalogue ──────► Accelerator        what that name means in hardware
