@@ -166,16 +166,18 @@ def test_pages_are_reached_from_the_readme() -> None:
 
 
 def test_names_in_sentences_exist() -> None:
-    """Annotations, values of the chart, commands and make's targets that a page mentions in passing."""
+    """Annotations, values of the chart, files of ours, commands and make's targets that a page mentions in passing."""
     quoted = {word for path in page.PAGES for word in re.findall(r"`([^`\n]+)`", page.prose(path))}
     keys = {word.split(":")[0] for word in quoted if re.match(r"accel\.io/[a-z]+(:|$)", word)}
     values = {word.split(":")[0] for word in quoted if re.fullmatch(r"[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)+(: .*)?", word)}
+    files = {word for word in quoted if word.endswith(".py")}
     commands = {word.split()[1] for word in quoted if re.match(r"accel [a-z]", word)}
     targets = {word.split()[1] for word in quoted if word.startswith("make ")}
     makefile = (ROOT / "Makefile").read_text()
 
     assert set() == keys - {*annotations.KEYS, "accel.io/injection"}
-    assert [] == [value for value in sorted(values - ELSEWHERE) if not is_value(value.split("."))]
+    assert [] == [value for value in sorted(values - files - ELSEWHERE) if not is_value(value.split("."))]
+    assert [] == [name for name in sorted(files) if not any((ROOT / top / name).exists() for top in ("", "webhook"))]
     assert set() == commands - set(typer.main.get_command(cli.app).list_commands(None))  # type: ignore[attr-defined]
     assert [] == [target for target in sorted(targets) if f"\n{target}:" not in makefile]
 
