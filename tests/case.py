@@ -98,13 +98,13 @@ def _text(path: Path) -> str:
 
 
 def review(obj: Any, old: Any = None, **request: Any) -> bytes:
-    """The body that an API server would send."""
+    """The body that an API server would send: Go's order of fields, and no spaces."""
     group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
     metadata = obj.get("metadata") or {}
     return json.dumps(
         {
-            "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
+            "apiVersion": "admission.k8s.io/v1",
             "request": {
                 "uid": "6f1c8a52-0000-4000-8000-000000000001",
                 "kind": {"group": group, "version": version, "kind": obj.get("kind", "")},
@@ -115,7 +115,8 @@ def review(obj: Any, old: Any = None, **request: Any) -> bytes:
                 "oldObject": old,
                 **request,
             },
-        }
+        },
+        separators=(",", ":"),
     ).encode()
 
 

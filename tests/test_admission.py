@@ -1,13 +1,16 @@
 """Reviews that no golden case shows: other operations, odd bodies, our own mistakes."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from tests.case import decided, review, site
+from webhook import admission
 from webhook.admission import Answer, admit
 from webhook.catalogue import Catalogue
+from webhook.pod import Template
 from webhook.reapply import LAST_APPLIED
 
 POD = {
@@ -116,9 +119,55 @@ def test_a_field_of_the_wrong_type_is_denied(spec: Any) -> None:
 def test_deep_objects_are_no_crash() -> None:
     """A hundred thousand brackets inside the object."""
     deep = json.dumps(POD).replace('"i"', "[" * 100_000 + "]" * 100_000)
-    body = review({}).replace(b'"object": {}', b'"object": ' + deep.encode())
+    body = review({}).replace(b'"object":{}', b'"object":' + deep.encode())
 
+    assert len(deep) < len(body)
     assert admit(body, site(None)).status in (200, 400)
+
+
+def test_a_new_object_is_read_with_its_review() -> None:
+    """Else what the other tests look at would be the long way, which an API server's reviews do not go."""
+    request = admission._created(review(POD))
+
+    assert request is not None
+    assert isinstance(request.object, Template)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        review(POD, POD),
+        review(POD, subResource="status"),
+        review(POD, kind={"group": "", "version": "v1", "kind": "Secret"}),
+        review(POD, object=None),
+        review({**POD, "spec": "text"}),
+        review(POD, uid=""),
+        review(POD)[:-2],
+        review(POD).replace(b'"AdmissionReview"', b'"Other"'),
+        review(POD).replace(b'"kind":{', b'"kind": {'),
+    ],
+)
+def test_what_is_not_read_in_one_go_goes_the_long_way(body: bytes) -> None:
+    """The short way takes only what it is sure of."""
+    assert admission._created(body) is None
+
+
+def test_the_words_of_users_are_not_kept() -> None:
+    """Paths are remembered, but not those with a user's own name in them: a megabyte of one is gone with its answer."""
+
+    def ask(number: int) -> None:
+        resource = f"accel.io/{' ' * 1_000_000}{' ' * number}nvidia-l4"
+        spec = {"containers": [{"name": "c", "resources": {"limits": {resource: "1"}}}]}
+        assert answered({**POD, "metadata": {}, "spec": spec}).outcome == "injected"
+
+    tracemalloc.start()
+    ask(0)
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(1, 11):
+        ask(number)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 1_000_000
 
 
 def test_our_own_mistake_is_an_error_without_a_patch(monkeypatch: pytest.MonkeyPatch) -> None:

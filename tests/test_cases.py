@@ -1,5 +1,6 @@
-"""Every folder of tests/cases, checked five ways. A new case is a new folder; `make goldens` fills it in."""
+"""Every folder of tests/cases, checked six ways. A new case is a new folder; `make goldens` fills it in."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,6 +105,17 @@ def test_injecting_the_result_again_changes_nothing(case: Case) -> None:
 
     assert result.denied == ""
     assert result.patch == []
+
+
+@every_case
+def test_however_the_review_is_written(case: Case) -> None:
+    """With spaces and its fields in another order it goes another way through us, to the same answer."""
+    body = review(case.object, case.old)
+    review_ = json.loads(body)
+    request = dict(sorted(review_["request"].items(), reverse=True))
+    again = json.dumps({"apiVersion": review_["apiVersion"], "kind": review_["kind"], "request": request}).encode()
+
+    assert admit(body, case.site) == admit(again, case.site)
 
 
 @every_case

@@ -13,8 +13,9 @@ from webhook.value import Value
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
 
-Placed = tuple[str, int, Container, int | None]
-"""A container, where it stands, and the devices that it asks for; of an init container that is not looked at."""
+Placed = tuple[str, int, Container]
+Amounts = dict[tuple[str, int], int]
+"""The devices that containers ask for already, by where they stand."""
 
 
 class Holder(Value, frozen=True):
@@ -66,12 +67,20 @@ def _named_part(within: str, container: Container, part: str) -> str:
     return f"{within} {quoted(container.name)}: resources.{part}"
 
 
-def chosen(ask: Ask, annotations: Annotations, placed: Sequence[Placed]) -> list[Placed]:
-    """The containers that get devices: the named ones, else those that ask, else the default, else the first."""
-    if ask.containers:
-        return [_named(name, placed) for name in ask.containers]
+def _amounts(placed: Sequence[Placed], resource: str) -> Amounts:
+    """What the ordinary containers ask for; init containers are looked at only where they are named."""
+    found: Amounts = {}
+    for within, index, container in placed:
+        amount = asked(within, container, resource) if within == "containers" else None
+        if amount:
+            found[within, index] = amount
+    return found
+
+
+def _unnamed(ask: Ask, annotations: Annotations, placed: Sequence[Placed], amounts: Amounts) -> list[Placed]:
+    """The containers that get devices where none is named: those that ask, else the default, else the first."""
     ordinary = [p for p in placed if p[0] == "containers"]
-    asking = [p for p in ordinary if p[3]]
+    asking = [p for p in ordinary if p[:2] in amounts] if amounts else []
     if asking:
         return asking
     if not ordinary:
@@ -100,28 +109,31 @@ def holders(
     `keep`: amounts that are there are an earlier injection's, and right as they are.
     """
     resource = accelerator.resource
-    placed: list[Placed] = [
-        (within, index, container, asked(within, container, resource) if within == "containers" else None)
-        for within, index, container in containers_of(spec)
-    ]
-    picked = chosen(ask, annotations, placed)
+    placed = list(containers_of(spec))
+    amounts: Amounts | None = None
+    if ask.containers:
+        picked = [_named(name, placed) for name in ask.containers]
+    else:
+        amounts = _amounts(placed, resource)
+        picked = _unnamed(ask, annotations, placed, amounts)
     if keep:
-        there = [(w, i, c, n) for w, i, c, _ in placed if (n := asked(w, c, resource))]
+        there = [(w, i, c, n) for w, i, c in placed if (n := asked(w, c, resource))]
         if there:
             return tuple([Holder(*one) for one in there])
-    if accelerator.slice is not None:
-        return _tpu(ask, accelerator, picked, placed)
-    return _gpu(ask, accelerator, picked)
+    if accelerator.slice is None:
+        return _gpu(ask, accelerator, picked)
+    _whole_share(ask, accelerator)
+    return _tpu(ask, accelerator, picked, placed, _amounts(placed, resource) if amounts is None else amounts)
 
 
-def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Sequence[Placed]) -> tuple[Holder, ...]:
+def _tpu(
+    ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Sequence[Placed], existing: Amounts
+) -> tuple[Holder, ...]:
     """One host's chips, in one container, or divided where the hardware can."""
     chips = accelerator.count or 0
-    _whole_share(ask, accelerator)
-    existing = {p[:2]: p[3] for p in placed if p[3]}
     if existing:
         places = {p[:2] for p in picked}
-        picked = picked + [p for p in placed if p[3] and p[:2] not in places]
+        picked = picked + [p for p in placed if p[:2] in existing and p[:2] not in places]
     divisible = accelerator.slice is not None and accelerator.slice.divisible
     if len(picked) > 1 and not divisible:
         names = ", ".join(p[2].name or "" for p in picked)
@@ -129,7 +141,7 @@ def _tpu(ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Seque
     if len(existing) == len(picked) and sum(existing.values()) == chips:
         if ask.count is not None and any(n != ask.count for n in existing.values()):
             raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid="what the containers ask for")
-        return tuple([Holder(w, i, c, existing[w, i]) for w, i, c, _ in picked])
+        return tuple([Holder(w, i, c, existing[w, i]) for w, i, c in picked])
     if chips % len(picked):
         raise Denied(
             "uneven-division", value=", ".join(p[2].name or "" for p in picked), chips=chips, type=accelerator.name
@@ -189,9 +201,8 @@ def _agreed(ask: Ask) -> int:
 
 
 def _holder(place: Placed, want: int, accelerator: Accelerator) -> Holder:
-    within, index, container, existing = place
-    if within != "containers":
-        existing = asked(within, container, accelerator.resource)
+    within, index, container = place
+    existing = asked(within, container, accelerator.resource)
     if existing not in (None, want):
         raise Denied(
             "devices-conflict",

@@ -90,10 +90,13 @@ def at(root: Any, path: Path) -> Any:
     return root
 
 
-@lru_cache(maxsize=4096)  # the places in a template that we write to are few
 def pointer(path: Path) -> str:
     """RFC 6901."""
     return "".join([_escaped(segment) for segment in path])
+
+
+_own_pointer = lru_cache(maxsize=4096)(pointer)
+"""For paths that our own rules write to, which are few and short; a user's words (a name, a key) are never kept."""
 
 
 def _escaped(segment: str | int) -> str:
@@ -157,7 +160,7 @@ class _Page:
         return found
 
     def _do(self, op: str, path: Path, value: Any) -> None:
-        self._ops.append({"op": op, "path": self._text + pointer(path), "value": value})
+        self._ops.append({"op": op, "path": self._text + _own_pointer(path), "value": value})
 
     def _is_known(self, place: object) -> bool:
         """Whether an earlier edit took this place; from now on one has."""

@@ -74,7 +74,7 @@ def _stale(workload: Workload, new: Any, before: Any, setting: Setting) -> Itera
         return
     now = view(workload, new)
     files = _files(new)
-    told_apart = bool(files) and not any(map(_has_placeholder, files))
+    told_apart = bool(files) and not _have_placeholder(files)
     alone = _alone(workload, now)
     copies = [where for _, where in _present(new, _copies(workload, now, before, told_apart), alone)]
     own = view(workload, without(new, copies))
@@ -230,6 +230,14 @@ def _files(new: Any) -> list[Any]:
     return [at(m, ("fieldsV1",)) for m in _managers(new, "Apply")] if applied is None else [applied]
 
 
+def _have_placeholder(files: Sequence[Any]) -> bool:
+    """Whether any file has one; one that is too deep to be looked through may."""
+    try:
+        return any(map(_has_placeholder, files))
+    except RecursionError:
+        return True
+
+
 def _has_placeholder(node: Any) -> bool:
     """Whether a file, or the names of its fields, has an `accel.io/` limit anywhere."""
     if isinstance(node, list):
@@ -256,7 +264,7 @@ def _last_applied(new: Any) -> Any:
     text = at(new, ("metadata", "annotations", LAST_APPLIED))
     try:
         return msgspec.json.decode(text) if isinstance(text, str) else None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
