@@ -21,7 +21,7 @@ from webhook.site import Config, Site
 from webhook.workloads import WORKLOADS
 
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if p.stem != "site")
-NOT_HERE = ("install", "demo", "check", "test", "goldens", "docs", "kube-demo", "bench", "soak")
+NOT_HERE = ("install", "demo", "check", "compiled", "test", "goldens", "docs", "kube-demo", "bench", "soak")
 """Targets that install, write, or are the tests themselves: make only says here that it knows how."""
 
 
