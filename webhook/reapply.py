@@ -52,14 +52,6 @@ def view(workload: Workload, obj: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(obj), type=workload.view)
 
 
-def _stored(workload: Workload, old: Any) -> Any:
-    """The stored object; an empty one where it does not fit the kind's schema, so that nothing in it is ours."""
-    try:
-        return view(workload, old)
-    except msgspec.ValidationError:
-        return view(workload, {})
-
-
 def _understood(workload: Workload, obj: Any, setting: Setting) -> bool:
     try:
         inject(workload, obj, setting)

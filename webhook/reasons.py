@@ -21,9 +21,6 @@ from webhook.mutators import MEGASCALE, MUTATORS, SHM
 from webhook.patch import Edit, Path, Section, at, render
 from webhook.resolution import Place, Resolution, own_topology
 
-SILENT = frozenset({"placeholders", "accelerator_annotations", "network", "privileged", "neuron", "placement", "host"})
-"""Rules of which nobody asks why they do nothing, unless they were asked for."""
-
 
 class Line(msgspec.Struct, frozen=True):
     """One thing that is made true, or is not, and why."""
