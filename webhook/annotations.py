@@ -5,7 +5,7 @@ container. Values are checked here, as words; what they mean for hardware is the
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -116,6 +116,9 @@ def ask(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, obje
 
 
 def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
+    if len(found) == 1:  # a type alone, as mostly
+        word, level = found[TYPE]
+        return Ask(word.strip(), TYPE, near=True) if level == template else _from_outside(word)
     text = {key: value.strip() for key, (value, _) in found.items()}
     return Ask(
         type=text[TYPE],
@@ -132,6 +135,10 @@ def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
         multislice=_boolean(MULTISLICE, text.get(MULTISLICE)),
         outer=tuple((k, found[k][0]) for k in COPIED if k in found and found[k][1] != template),
     )
+
+
+def _from_outside(word: str) -> Ask:
+    return Ask(word.strip(), TYPE, near=False, outer=((TYPE, word),))
 
 
 def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> Ask:
@@ -172,18 +179,17 @@ def _amount(container: str, resource: str, amount: object) -> int:
     return count
 
 
-def strange(levels: Sequence[Mapping[str, str]], typed: bool) -> Iterator[Warn]:
+def strange(levels: Sequence[Mapping[str, str]], typed: bool) -> list[Warn]:
     """Warnings for keys that nobody reads: misspelt ones, and any beside `injected` where there is no type."""
     seen = {key for level in levels for key in level}
+    found: list[Warn] = []
     if not seen <= _KNOWN:
         for key in sorted(seen - _KNOWN):
             nearest = difflib.get_close_matches(key, KEYS[:-1], n=1, cutoff=0.0)
-            yield Warn("unknown-key", {"key": key[:48], "nearest": nearest[0]})
-    if typed:
-        return
-    for key in KEYS[1:-2]:
-        if key in seen:
-            yield Warn("no-type", {"key": key})
+            found.append(Warn("unknown-key", {"key": key[:48], "nearest": nearest[0]}))
+    if not typed:
+        found += [Warn("no-type", {"key": key}) for key in KEYS[1:-2] if key in seen]
+    return found
 
 
 def switched_off(level: Mapping[str, str]) -> bool:

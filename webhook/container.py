@@ -1,20 +1,23 @@
 """A template's containers: all of them, and what one says of variables. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from webhook.pod import Container, PodSpec
 
+Placed = tuple[str, int, Container]
+"""A container, with the list that it stands in and its index there."""
 
-def containers_of(spec: PodSpec | None) -> Iterator[tuple[str, int, Container]]:
-    """Every container with the list it stands in and its index there; `spec.containers` first."""
+
+def containers_of(spec: PodSpec | None) -> list[Placed]:
+    """Every container, where it stands; `spec.containers` first."""
+    placed: list[Placed] = []
     if spec is None:
-        return
-    for index, container in enumerate(spec.containers or ()):
-        if container is not None:
-            yield "containers", index, container
-    for index, container in enumerate(spec.initContainers or ()):
-        if container is not None:
-            yield "initContainers", index, container
+        return placed
+    if spec.containers:
+        placed += [("containers", i, c) for i, c in enumerate(spec.containers) if c is not None]
+    if spec.initContainers:
+        placed += [("initContainers", i, c) for i, c in enumerate(spec.initContainers) if c is not None]
+    return placed
 
 
 def first_user_of(container: Container, names: Iterable[str]) -> int | None:

@@ -1,11 +1,11 @@
 """Which containers hold the devices, and how many each. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from webhook import quantity
 from webhook.annotations import COUNT, Ask
 from webhook.catalogue import Accelerator
-from webhook.container import containers_of
+from webhook.container import Placed, containers_of
 from webhook.messages import Denied, quoted
 from webhook.pod import Annotations, Container, PodSpec
 from webhook.value import Value
@@ -13,7 +13,6 @@ from webhook.value import Value
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
 
-Placed = tuple[str, int, Container]
 Amounts = dict[tuple[str, int], int]
 """The devices that containers ask for already, by where they stand."""
 
@@ -27,15 +26,18 @@ class Holder(Value, frozen=True):
     devices: int
 
 
-def asked_amounts(container: Container, resource: str) -> Iterator[tuple[str, object]]:
+def asked_amounts(container: Container, resource: str) -> list[tuple[str, object]]:
     """What the container already says of the resource: ("limits", "4"), ("requests", 4)."""
+    found: list[tuple[str, object]] = []
     resources = container.resources
     if resources is None:
-        return
-    for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
-        amount = amounts.get(resource) if amounts else None
-        if amount is not None:
-            yield part, amount
+        return found
+    limits, requests = resources.limits, resources.requests
+    if limits and (amount := limits.get(resource)) is not None:
+        found.append(("limits", amount))
+    if requests and (amount := requests.get(resource)) is not None:
+        found.append(("requests", amount))
+    return found
 
 
 def asked(within: str, container: Container, resource: str) -> int | None:
@@ -109,7 +111,7 @@ def holders(
     `keep`: amounts that are there are an earlier injection's, and right as they are.
     """
     resource = accelerator.resource
-    placed = list(containers_of(spec))
+    placed = containers_of(spec)
     amounts: Amounts | None = None
     if ask.containers:
         picked = [_named(name, placed) for name in ask.containers]

@@ -258,7 +258,7 @@ def _whole_node(place: Place) -> Iterator[Edit]:
     their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
     """
-    if labels_of(place.template.metadata).get(WHOLE_NODE) is None:
+    if labels_of(place.template.metadata).whole_node is None:
         yield Put(("metadata", "labels", WHOLE_NODE), "true")
     affinity = place.spec.affinity and place.spec.affinity.podAntiAffinity
     terms = (affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution) or ()

@@ -53,7 +53,7 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     said = _heard(workload.places(obj))
     _check_reach(workload, obj, said)
     targets = _targets(workload, obj, said, setting)
-    warnings: list[Warn] = [*_notices(workload, obj, said)]
+    warnings = _notices(workload, obj, said)
     sections = _sections(said, targets, warnings)
     _placed(sections, _edits(workload.findings(obj, targets, setting), warnings))
     names = [target.resolution.accelerator.name for target in targets]
@@ -87,7 +87,7 @@ def _edits(found: Iterable[Edit | Warn], warnings: list[Warn]) -> list[Edit]:
     """The edits; the warnings among them are added to the others."""
     edits: list[Edit] = []
     for one in found:
-        if isinstance(one, Warn):
+        if type(one) is Warn:
             warnings.append(one)
         else:
             edits.append(one)
@@ -124,7 +124,7 @@ class _Said(Value, frozen=True):
 
 def _said(place: Place) -> _Said:
     levels = [annotations.own(annotations_of(level)) for level in place.levels]
-    held = annotations.placeholders(list(containers_of(place.template.spec)))
+    held = annotations.placeholders(containers_of(place.template.spec))
     return _Said(place, levels, held, _off(levels))
 
 
@@ -228,30 +228,19 @@ def _check_reach(workload: Workload, obj: Any, said: Sequence[_Said]) -> None:
                 raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
 
 
-def _notices(workload: Workload, obj: Any, said: Sequence[_Said]) -> Iterator[Warn]:
-    """What is worth saying of the annotations themselves, whatever they lead to."""
-    seen: set[tuple[str, str]] = set()
+def _notices(workload: Workload, obj: Any, said: Sequence[_Said]) -> list[Warn]:
+    """What is worth saying of the annotations themselves, whatever they lead to; each thing once."""
+    found: list[Warn] = []
     if not workload.patched:  # its own metadata is no level of a template
-        yield from _strange(seen, [annotations.own(annotations_of(obj.metadata))], typed=True)
+        found += annotations.strange([annotations.own(annotations_of(obj.metadata))], typed=True)
     for one in said:
-        if one.off is not None:
-            if one.off < len(one.levels) - 1 and _once(seen, "inject-false-not-pods", ""):
-                yield Warn("inject-false-not-pods")
+        if one.again:
             continue
-        yield from _strange(seen, one.levels, one.typed)
-
-
-def _strange(seen: set[tuple[str, str]], levels: Sequence[dict[str, str]], typed: bool) -> Iterator[Warn]:
-    for warn in annotations.strange(levels, typed):
-        if _once(seen, warn.code, str(warn.facts.get("key"))):
-            yield warn
-
-
-def _once(seen: set[tuple[str, str]], code: str, key: str) -> bool:
-    if (code, key) in seen:
-        return False
-    seen.add((code, key))
-    return True
+        if one.off is None:
+            found += annotations.strange(one.levels, one.typed)
+        elif one.off < len(one.levels) - 1:
+            found.append(Warn("inject-false-not-pods"))
+    return list({(warn.code, warn.facts.get("key")): warn for warn in found}.values()) if found else found
 
 
 def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Injection:

@@ -4,6 +4,8 @@ A denial's code is its address: the metric label, the log field and the anchor i
 This module builds sentences; it decides nothing.
 """
 
+from typing import final
+
 from webhook.value import Value
 
 LONGEST_VALUE = 64
@@ -135,6 +137,7 @@ def quoted(value: object) -> str:
     return f'"{text[:LONGEST_VALUE]}…"' if len(text) > LONGEST_VALUE else f'"{text}"'
 
 
+@final
 class Warn(Value, frozen=True):
     """A warning for the client, by its code."""
 

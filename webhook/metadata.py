@@ -1,6 +1,6 @@
 """What an object's metadata says, where any of it may be missing. Pure."""
 
-from webhook.pod import Annotations, Metadata, OwnerReference
+from webhook.pod import NO_LABELS, Annotations, Labels, Metadata, OwnerReference
 
 
 def annotations_of(metadata: Metadata | None) -> Annotations:
@@ -8,9 +8,9 @@ def annotations_of(metadata: Metadata | None) -> Annotations:
     return (metadata and metadata.annotations) or {}
 
 
-def labels_of(metadata: Metadata | None) -> Annotations:
+def labels_of(metadata: Metadata | None) -> Labels:
     """The labels, empty where they or their parent are missing."""
-    return (metadata and metadata.labels) or {}
+    return (metadata and metadata.labels) or NO_LABELS
 
 
 def controller_of(metadata: Metadata | None) -> OwnerReference | None:

@@ -73,7 +73,7 @@ def _extras(place: Place, resolution: Resolution) -> Iterator[Edit]:
         return
     holder = resolution.holders[0]
     for resource, amount in resolution.accelerator.extras:
-        if not any(list(asked_amounts(c, resource)) for _, _, c in containers_of(place.template.spec)):
+        if not any(asked_amounts(c, resource) for _, _, c in containers_of(place.template.spec)):
             for part in ("limits", "requests"):
                 yield Put((*container_path(holder), "resources", part, resource), str(amount))
 
@@ -179,13 +179,16 @@ def environment(_place: Place, resolution: Resolution) -> Found:
         return ()
     found: list[Edit] = []
     for number, holder in enumerate(resolution.holders):
-        have = {e.name for e in holder.container.env or () if e is not None and e.name is not None}
-        ours = [*_megascale(resolution, have), *_tpu(resolution, holder, number, have)]
-        missing = {str(e["name"]): e for e in ours if e["name"] not in have}
+        container = holder.container
+        have = {e.name for e in container.env if e is not None and e.name is not None} if container.env else set()
+        ours = _megascale(resolution, have)
+        if resolution.worker is not None:
+            ours += _tpu(resolution, holder, number, have)
+        missing = [variable for variable in ours if variable["name"] not in have]
         if missing:
-            before = first_user_of(holder.container, missing)
+            before = first_user_of(container, [str(variable["name"]) for variable in missing])
             path = (*container_path(holder), "env")
-            found += [Append(path, variable, key=("name",), before=before) for variable in missing.values()]
+            found += [Append(path, variable, key=("name",), before=before) for variable in missing]
     return found
 
 

@@ -7,17 +7,18 @@ two edits of the same place keeps the first.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, final
 
 import msgspec
-from msgspec import Struct
 
+from webhook.pod import Labels
 from webhook.value import Value
 
 Path = tuple[str | int, ...]
 Op = dict[str, Any]
 
 
+@final
 class Put(Value, frozen=True):
     """The field or map entry at `path` has this value."""
 
@@ -25,6 +26,7 @@ class Put(Value, frozen=True):
     value: Any
 
 
+@final
 class Append(Value, frozen=True):
     """The list at `path` has this item: at its end, or before the item that now has the index `before`.
 
@@ -37,6 +39,7 @@ class Append(Value, frozen=True):
     before: int | None = None
 
 
+@final
 class Amend(Value, frozen=True):
     """The item of the list at `path` that now has this index, and is known by `key`, has these fields."""
 
@@ -46,6 +49,7 @@ class Amend(Value, frozen=True):
     key: tuple[str, ...]
 
 
+@final
 class Remove(Value, frozen=True):
     """There is nothing at `path`. A list item is named by its index."""
 
@@ -76,9 +80,11 @@ def child(node: Any, segment: str | int) -> Any:
         return node.get(segment)
     if isinstance(segment, int):
         return node[segment] if isinstance(node, list) and segment < len(node) else None
-    if isinstance(node, Struct):
-        return getattr(node, segment)  # an undeclared field is our mistake, and must not pass for an absent one
-    return None
+    if node is None or isinstance(node, (list, str, int, float)):
+        return None
+    if type(node) is Labels:
+        return node.get(segment)
+    return getattr(node, segment)  # of a view: an undeclared field is our mistake, and must not pass for an absent one
 
 
 def at(root: Any, path: Path) -> Any:
@@ -95,8 +101,19 @@ def pointer(path: Path) -> str:
     return "".join([_escaped(segment) for segment in path])
 
 
-_own_pointer = lru_cache(maxsize=4096)(pointer)
-"""For paths that our own rules write to, which are few and short; a user's words (a name, a key) are never kept."""
+class _Spot:
+    """A path that our own rules write to, and what follows from it alone."""
+
+    def __init__(self, path: Path, above: "_Spot | None") -> None:
+        self.above: Final = above
+        self.name: Final = path[-1] if path else ""
+        self.pointer: Final = pointer(path)  # of the template's own; a place is known by it
+
+
+@lru_cache(maxsize=4096)
+def _spot(path: Path) -> _Spot:
+    """Our rules' paths are few and short, so they are kept; a user's words (a name, a key) never are."""
+    return _Spot(path, _spot(path[:-1]) if path else None)
 
 
 def _escaped(segment: str | int) -> str:
@@ -126,11 +143,11 @@ def _moved(operations: Sequence[Op], old: str, new: str) -> list[Op]:
 def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Op]:
     page = _Page(root, text)
     for edit in edits:
-        if isinstance(edit, Put):
+        if type(edit) is Put:  # isinstance would cost more than the edit: it asks msgspec's metaclass
             page.put(edit)
-        elif isinstance(edit, Append):
+        elif type(edit) is Append:
             page.append(edit)
-        elif isinstance(edit, Amend):
+        elif type(edit) is Amend:
             page.amend(edit)
         else:
             page.remove(edit)
@@ -139,28 +156,28 @@ def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Op]:
 
 class _Page:
     """The operations so far. Additions go first, in order; removals last and from the back, so that the
-    index of an item means the same to every operation."""
+    index of an item means the same to every operation. Places are known by their pointers."""
 
     def __init__(self, root: Any, text: str) -> None:
-        self._text = text  # the pointer to `root`
-        self._there: dict[Path, Any] = {(): root}  # edits have most of their parents in common
+        self._text: Final = text  # the pointer to `root`
+        self._there: dict[str, Any] = {"": root}  # edits have most of their parents in common
         self._ops: list[Op] = []
         self._removals: list[Path] = []
-        self._seen: set[Any] = set()
-        self._new: dict[Path, Any] = {}  # parents that these operations create, by path
-        self._shift: dict[Path, list[int]] = {}  # where items were put into an existing list
+        self._seen: set[object] = set()
+        self._new: dict[str, Any] = {}  # parents that these operations create
+        self._shift: dict[str, list[int]] = {}  # where items were put into an existing list
 
-    def _at(self, path: Path) -> Any:
-        """What stands at `path` in the object; what is there is walked to once."""
-        found = self._there.get(path)
-        if found is None and path:
-            above = self._at(path[:-1])
-            if above is not None:
-                found = self._there[path] = child(above, path[-1])
+    def _at(self, spot: _Spot) -> Any:
+        """What stands there in the object; what is there is walked to once."""
+        found = self._there.get(spot.pointer)
+        if found is None and spot.above is not None:
+            found = child(self._at(spot.above), spot.name)
+            if found is not None:
+                self._there[spot.pointer] = found
         return found
 
-    def _do(self, op: str, path: Path, value: Any) -> None:
-        self._ops.append({"op": op, "path": self._text + _own_pointer(path), "value": value})
+    def _do(self, op: str, pointer: str, value: Any) -> None:
+        self._ops.append({"op": op, "path": self._text + pointer, "value": value})
 
     def _is_known(self, place: object) -> bool:
         """Whether an earlier edit took this place; from now on one has."""
@@ -169,63 +186,68 @@ class _Page:
         return len(self._seen) == before
 
     def put(self, edit: Put) -> None:
-        path, value = edit.path, edit.value
-        if self._is_known(path):
+        spot, value = _spot(edit.path), edit.value
+        if self._is_known(spot.pointer):
             return
-        parents, name = path[:-1], path[-1]
+        parents = spot.above
+        assert parents is not None, "the object itself is not ours to put"
         parent = self._at(parents)
         if parent is None:
-            self._new_parent(parents, {})[name] = value
+            self._new_parent(parents, {})[spot.name] = value
             return
-        old = child(parent, name)
+        old = child(parent, spot.name)
         if old is None:
-            self._do("add", path, value)
+            self._do("add", spot.pointer, value)
         elif old != value:
-            self._do("replace", path, value)
+            self._do("replace", spot.pointer, value)
 
     def append(self, edit: Append) -> None:
-        path, value = edit.path, edit.value
-        if self._is_known((path, *[str(value.get(k)) for k in edit.key])):
+        spot, value = _spot(edit.path), edit.value
+        if self._is_known((spot.pointer, *[str(value.get(k)) for k in edit.key])):
             return
-        if self._at(path) is None:
-            self._new_parent(path, []).append(value)
+        if self._at(spot) is None:
+            self._new_parent(spot, []).append(value)
             return
         if edit.before is None:
-            index: int | str = "-"
+            self._do("add", spot.pointer + "/-", value)
         else:
-            index = self._shifted(path, edit.before)
-            self._shift.setdefault(path, []).append(edit.before)
-        self._do("add", (*path, index), value)
+            self._do("add", f"{spot.pointer}/{self._shifted(spot, edit.before)}", value)
+            self._shift.setdefault(spot.pointer, []).append(edit.before)
 
     def amend(self, edit: Amend) -> None:
-        item = (*edit.path, self._shifted(edit.path, edit.index))
+        spot = _spot(edit.path)
+        item, index = child(self._at(spot), edit.index), self._shifted(spot, edit.index)
         for field, value in edit.value.items():
-            if field not in edit.key and self._at((*edit.path, edit.index, field)) != value:
-                self._do("add", (*item, field), value)
+            if field not in edit.key and child(item, field) != value:
+                self._do("add", f"{spot.pointer}/{index}{_escaped(field)}", value)
 
-    def _shifted(self, path: Path, index: int) -> int:
+    def _shifted(self, spot: _Spot, index: int) -> int:
         """Where an item stands now that others were put before it."""
-        return index + sum(1 for before in self._shift.get(path, ()) if before <= index)
+        return index + sum(1 for before in self._shift.get(spot.pointer, ()) if before <= index)
 
     def remove(self, edit: Remove) -> None:
-        if edit.path not in self._seen and self._at(edit.path) is not None:
-            self._seen.add(edit.path)
+        place = pointer(edit.path)
+        if place not in self._seen and at(self._there[""], edit.path) is not None:
+            self._seen.add(place)
             self._removals.append(edit.path)
 
     def operations(self) -> list[Op]:
-        removals = sorted(self._removals, key=_backwards, reverse=True)
-        self._ops += [{"op": "remove", "path": self._text + pointer(path)} for path in removals]
+        if self._removals:
+            removals = sorted(self._removals, key=_backwards, reverse=True)
+            self._ops += [{"op": "remove", "path": self._text + pointer(path)} for path in removals]
         return self._ops
 
-    def _new_parent(self, path: Path, empty: Any) -> Any:
-        """The new parent that holds the children of `path`, where the object has nothing."""
-        if path in self._new:
-            return self._new[path]
-        self._new[path] = empty
-        if self._at(path[:-1]) is None:
-            self._new_parent(path[:-1], {})[path[-1]] = empty
+    def _new_parent(self, spot: _Spot, empty: Any) -> Any:
+        """The new parent that holds the children of `spot`, where the object has nothing."""
+        made = self._new.get(spot.pointer)
+        if made is not None:
+            return made
+        self._new[spot.pointer] = empty
+        above = spot.above
+        if above is not None and self._at(above) is None:
+            self._new_parent(above, {})[spot.name] = empty
         else:
-            self._do("add", path, empty)
+            self._do("add", spot.pointer, empty)
         return empty
 
 

@@ -109,7 +109,7 @@ def _resources(resolution: Resolution, found: Placement) -> Iterator[Edit]:
     """Requests and limits of each container with devices; a container that says either has its own."""
     for holder in resolution.holders:
         for resource, amount in found.resources.items():
-            if any(True for _ in asked_amounts(holder.container, resource)):
+            if asked_amounts(holder.container, resource):
                 continue
             for part in ("limits", "requests"):
                 yield Put(("spec", holder.within, holder.index, "resources", part, resource), str(amount))

@@ -111,7 +111,7 @@ def _words(workload: Workload, obj: Any, keys: Sequence[str]) -> list[Any]:
     words = []
     for place in workload.places(obj):
         found = annotations.nearest_level(_levels(place))
-        held = annotations.placeholders(list(containers_of(place.template.spec)))
+        held = annotations.placeholders(containers_of(place.template.spec))
         words.append((place.path, [found.get(key, ("",))[0] for key in keys], held))
     return words
 
@@ -131,7 +131,7 @@ def _copies(workload: Workload, now: Any, before: Any, told_apart: bool) -> Iter
         from_above = {key for key in COPIED if key in said and said[key][0] == near.get(key)}
         copies = from_above | set(COPIED if told_apart else ())
         again = after.get(place.path)
-        if again is not None and annotations.placeholders(list(containers_of(again.template.spec))):
+        if again is not None and annotations.placeholders(containers_of(again.template.spec)):
             copies |= {TYPE, CONTAINER}
         if _mode([*outer, near]) == "host" and CONTAINER not in from_above:
             stands = again is not None and _choice_stands(again, outside=MODE in from_above)

@@ -95,7 +95,7 @@ def _asks(place: Place, obj: Any) -> Iterator[Line]:
         if key != annotations.INJECTED:
             where = _path_of(obj, place.levels[index]) or (*place.path, "metadata")
             yield Line(f"{key}: {text}", f"on {_dotted((*where, 'annotations'), None)}")
-    for container, resource, amount in annotations.placeholders(list(containers_of(place.template.spec))):
+    for container, resource, amount in annotations.placeholders(containers_of(place.template.spec)):
         yield Line(f"{resource}: {amount}", f"a resource of container {container}")
 
 
@@ -318,7 +318,7 @@ def _amount(resolution: Resolution) -> str:
         return f"as many as {ask.where} says"
     if hardware.count is not None:
         return "all devices of the machine"
-    if any(True for h in resolution.holders for _ in asked_amounts(h.container, hardware.resource)):
+    if any(asked_amounts(h.container, hardware.resource) for h in resolution.holders):
         return "as many as the container asks for"
     return "1, since neither accel.io/count nor the container says how many"
 
@@ -328,7 +328,7 @@ def _choice(place: Place, resolution: Resolution) -> str:
     ask, resource = resolution.ask, resolution.accelerator.resource
     if ask.containers:
         return "accel.io/container names it" if not ask.placeholders else "the container that has the limit"
-    if any(list(asked_amounts(h.container, resource)) for h in resolution.holders):
+    if any(asked_amounts(h.container, resource) for h in resolution.holders):
         return "the container that asks for it"
     if place.annotations.get(DEFAULT_CONTAINER) == resolution.holders[0].container.name:
         return "the default container"

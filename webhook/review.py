@@ -32,18 +32,18 @@ class Request(msgspec.Struct, Generic[Obj], frozen=True, gc=False):
 
     uid: str
     kind: GroupVersionKind = GroupVersionKind()
-    operation: str = ""
-    namespace: str | None = None
-    name: str | None = None
     subResource: str | None = None
-    dryRun: bool | None = None
+    name: str | None = None
+    namespace: str | None = None
+    operation: str = ""
     object: Obj = msgspec.Raw(b"null")  # type: ignore[assignment]  # as of a review that has none
     oldObject: msgspec.Raw = msgspec.Raw(b"null")
+    dryRun: bool | None = None
 
 
 class _Review(msgspec.Struct, Generic[Obj], frozen=True, gc=False):
-    apiVersion: str
     kind: str
+    apiVersion: str
     request: Request[Obj]
 
 

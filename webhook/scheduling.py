@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from webhook.annotations import Ask
 from webhook.messages import Denied, Warn
-from webhook.pod import Annotations
+from webhook.pod import Annotations, Labels
 from webhook.site import Site
 from webhook.value import Value
 
@@ -107,6 +107,6 @@ def queue_chosen(annotations: Annotations) -> bool:
     return any(annotations.get(key) for key in (QUEUE, *GROUPS))
 
 
-def kueue_managed(labels: Iterable[Annotations]) -> bool:
+def kueue_managed(labels: Iterable[Labels]) -> bool:
     """Whether any of the objects that these labels are of waits in a Kueue queue."""
-    return any(level.get(KUEUE_QUEUE) for level in labels)
+    return any(level.kueue_queue for level in labels)

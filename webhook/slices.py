@@ -34,6 +34,10 @@ def field(annotation: str) -> str:
     return f"metadata.annotations['{annotation}']"
 
 
+_OWN_NUMBER = field(JOBS_OF_REPLICATED_JOB)
+_OWN_INDEX = field(JOB_OF_REPLICATED_JOB)
+
+
 def eligible(resolution: Resolution) -> bool:
     """Whether this template's Jobs can be slices of one job: by hardware, or by the user's word."""
     shape, said = resolution.accelerator.slice, resolution.ask.multislice
@@ -59,8 +63,8 @@ def _pod_slices(pod: Template, have: Mapping[str, str | None]) -> Slices | None:
     if not name or not member or not subdomain:
         return None
     return Slices(
-        number=field(JOBS_OF_REPLICATED_JOB),
-        index=field(JOB_OF_REPLICATED_JOB),
+        number=_OWN_NUMBER,
+        index=_OWN_INDEX,
         coordinator=f"{name}-{member}-0-0.{subdomain}",
     )
 
@@ -72,9 +76,12 @@ def worker_of_pod(pod: Template) -> Worker:
     return Worker(subdomain=pod.spec.subdomain if pod.spec else None, indexed=indexed)
 
 
-def with_worker(place: Place, resolution: Resolution, worker: Worker) -> Resolution:
+def tells_worker(place: Place, resolution: Resolution) -> bool:
     """TPU_* is ours to set only where the site says so and no other controller does it."""
     full = resolution.site.config.tpu.environment == "full"
-    if not full or not place.worker_env or resolution.accelerator.slice is None:
-        return resolution
-    return msgspec.structs.replace(resolution, worker=worker)
+    return full and place.worker_env and resolution.accelerator.slice is not None
+
+
+def with_worker(place: Place, resolution: Resolution, worker: Worker) -> Resolution:
+    """The resolution with its worker, where that is ours to tell."""
+    return msgspec.structs.replace(resolution, worker=worker) if tells_worker(place, resolution) else resolution

@@ -74,7 +74,7 @@ def _leader_asks(lws: LeaderWorkerSet) -> bool:
         return True
     levels = [annotations.own(annotations_of(m)) for m in (lws.metadata, template.metadata)]
     said, _ = annotations.nearest_level(levels).get(annotations.TYPE, (annotations.NONE, 0))
-    held = annotations.placeholders(list(containers_of(template.spec)))
+    held = annotations.placeholders(containers_of(template.spec))
     return bool(held) or said.strip().lower() != annotations.NONE or _asks_by_hand(template)
 
 

@@ -11,8 +11,6 @@ from webhook.resolution import Place, Resolution
 
 MIRROR = "kubernetes.io/config.mirror"
 OS_LABEL = "kubernetes.io/os"
-LWS_LABEL = "leaderworkerset.sigs.k8s.io/name"
-RAY_LABEL = "ray.io/cluster"
 
 _SCHEDULING_OWNERS = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")}
 
@@ -26,7 +24,7 @@ def places(pod: Template) -> list[Place]:
         template=pod,
         levels=(metadata,),
         owned_scheduling=_owned_scheduling(metadata),
-        worker_env=not (labels.get(LWS_LABEL) or labels.get(RAY_LABEL)),
+        worker_env=not (labels.leader_worker_set or labels.ray_cluster),
     )
     return [place]
 
@@ -36,7 +34,7 @@ def _owned_scheduling(metadata: Metadata) -> bool:
     owner = controller_of(metadata)
     if owner is None:
         return False
-    if owner.kind == "StatefulSet" and labels_of(metadata).get(LWS_LABEL):
+    if owner.kind == "StatefulSet" and labels_of(metadata).leader_worker_set:
         return True
     return (owner.apiVersion, owner.kind) in _SCHEDULING_OWNERS
 
@@ -61,7 +59,9 @@ def facts(pod: Template, targets: Targets, _setting: Setting) -> Targets:
 
 
 def _facts(pod: Template, target: Target) -> Resolution:
-    resolution = slices.with_worker(target.place, target.resolution, slices.worker_of_pod(pod))
+    resolution = target.resolution
+    if slices.tells_worker(target.place, resolution):
+        resolution = msgspec.structs.replace(resolution, worker=slices.worker_of_pod(pod))
     found = slices.of_pod(pod, resolution)
     return resolution if found is None else msgspec.structs.replace(resolution, slices=found)
 
