@@ -41,7 +41,7 @@ class Result:
     p99: float
     server_cpu: float  # microseconds of the server's processor time per call; 0 where the server is not a process
     others: float  # share of the machine that others used meanwhile
-    client: float  # share of one core that the load generator used
+    client: float  # share of one core that the load generator worked
     failures: dict[str, int]
 
 
@@ -51,7 +51,12 @@ def run(server: Server, load: Load, core: int | None = None, pid: int = 0) -> Re
     `pid`: the process whose time is counted, where it is not the server's own.
     """
     counted = pid or server.process.pid
-    command = [*_pinned(core), str(programs.ensure("load")), *_flags(server, load)]
+    command = [
+        *_pinned(core),
+        str(programs.ensure("load")),
+        f"-poll={str(core is not None).lower()}",
+        *_flags(server, load),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as generator:
         assert generator.stdout is not None
         assert generator.stderr is not None
@@ -72,7 +77,7 @@ def run(server: Server, load: Load, core: int | None = None, pid: int = 0) -> Re
         p99=found["p99_us"],
         server_cpu=spent / found["calls"] * 1e6,
         others=watch.others,
-        client=found["client_cpu_seconds"] / found["seconds"],
+        client=(found["client_cpu_seconds"] - found["client_idle_seconds"]) / found["seconds"],
         failures=found["failures"],
     )
 

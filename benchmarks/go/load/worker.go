@@ -20,11 +20,13 @@ type options struct {
 	request    request
 	tls        *tls.Config
 	reconnect  bool
+	poll       bool
 	status     int
 	length     int
 	contains   string
 	start, end time.Time
 	left       atomic.Int64
+	idle       atomic.Int64 // nanoseconds of looking for answers that were not there yet, when polling
 }
 
 // request is the bytes of one request, and where its review's uid stands (0: nowhere).
@@ -141,8 +143,15 @@ func (w *worker) dial() error {
 	if err != nil {
 		return err
 	}
-	plain.SetDeadline(time.Now().Add(10 * time.Second))
-	conn := tls.Client(plain, w.options.tls)
+	carrier := plain
+	if w.options.poll {
+		if carrier, err = newPolled(plain, &w.options.idle); err != nil {
+			plain.Close()
+			return err
+		}
+	}
+	carrier.SetDeadline(time.Now().Add(10 * time.Second))
+	conn := tls.Client(carrier, w.options.tls)
 	if err := conn.Handshake(); err != nil {
 		plain.Close()
 		return err
