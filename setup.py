@@ -10,8 +10,10 @@ from pathlib import Path
 from setuptools import setup
 
 CORE = (
+    "accelerator",
     "admission",
     "annotations",
+    "catalogue",
     "container",
     "detect",
     "devices",
@@ -22,9 +24,11 @@ CORE = (
     "mutators",
     "patch",
     "placement",
+    "plain",
     "quantity",
     "reapply",
     "resolution",
+    "review",
     "scheduling",
     "slices",
     "workloads",

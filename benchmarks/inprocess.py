@@ -4,7 +4,6 @@ Processor time of this thread, so that a busy machine does not pass for a slow p
 batches, and the batches of all figures take turns.
 """
 
-import gc
 import json
 import time
 from collections.abc import Callable
@@ -15,7 +14,9 @@ from benchmarks.sample import Figure
 from webhook import admission, config, review
 from webhook.inject import inject
 from webhook.kinds.workload import Setting
+from webhook.server import settle
 from webhook.site import Site
+from webhook.views.admission import Response
 from webhook.workloads import WORKLOADS
 
 BATCH_SECONDS = 0.02
@@ -33,8 +34,7 @@ def measure(works: dict[str, Work], rounds: int = ROUNDS) -> dict[str, Figure]:
     """Microseconds per call of each."""
     figures = {name: Figure("us") for name in works}
     counts = {name: _count(work) for name, work in works.items()}
-    gc.collect()
-    gc.freeze()  # as `accel serve` does once it is ready
+    settle()  # as `accel serve` does once it is ready
     with machine.Watch() as watch:
         found = [(name, _batch(work, counts[name])) for _ in range(rounds) for name, work in works.items()]
     for name, value in found:
@@ -81,7 +81,7 @@ def stages(name: str, rounds: int = ROUNDS) -> dict[str, Figure]:
     injection = inject(workload, obj, setting)
     operations = admission._operations(obj, injection)
     patch = review.encode_patch(operations)
-    response = review.Response(uid=request.uid, allowed=True, patchType="JSONPatch", patch=patch)
+    response = Response(uid=request.uid, allowed=True, patchType="JSONPatch", patch=patch)
 
     def encode() -> bytes:
         review.encode_patch(operations)

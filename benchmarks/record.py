@@ -21,6 +21,7 @@ from webhook.log import configure
 from webhook.server import running
 from webhook.settings import Settings
 from webhook.site import Site
+from webhook.views.admission import Response
 
 JOBSETS = (1, 10, 50)
 
@@ -33,7 +34,7 @@ class Recorder:
 
     def __call__(self, body: bytes, _site: Site) -> Answer:
         self.bodies.append(body)
-        response = review.Response(uid=review.decode(body).uid, allowed=True)
+        response = Response(uid=review.decode(body).uid, allowed=True)
         return Answer(200, review.encode(response), "unchanged")
 
     def first(self, kind: str, namespace: str) -> bytes | None:

@@ -1,6 +1,9 @@
 """The compiled core: that it is what is tested where it should be, and what mypyc does otherwise than Python."""
 
+import ast
 import os
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +13,9 @@ from webhook import admission, patch
 from webhook.inject import inject
 from webhook.kinds.workload import Setting
 from webhook.patch import Put
-from webhook.value import Value, same
+from webhook.plain import Plain, same
+from webhook.scheduling import Scheduling
+from webhook.value import Value
 from webhook.workloads import WORKLOADS
 
 WANTED = os.environ.get("ACCEL_COMPILED") == "1"
@@ -25,11 +30,39 @@ def test_the_core_is_compiled_where_it_should_be() -> None:
 
 def test_values_are_frozen() -> None:
     """mypyc drops a class's keywords, so the base has them."""
-    edit = Put(("spec",), 1)
+    decided = Scheduling("volcano")
     with pytest.raises(AttributeError):
-        edit.path = ()  # type: ignore[misc]
-    assert issubclass(Put, Value)
-    assert {edit: 1} == {Put(("spec",), 1): 1}
+        decided.name = None  # type: ignore[misc]
+    assert issubclass(Scheduling, Value)
+
+
+COMPILED = re.findall(r'^    "(\w+)",$', Path("setup.py").read_text(), re.MULTILINE)
+CORE = [*(Path("webhook", f"{name}.py") for name in COMPILED), *Path("webhook/kinds").glob("*.py")]
+CLASSES = [node for file in CORE for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)]
+PLAIN = [node for node in CLASSES if any(isinstance(base, ast.Name) and base.id == "Plain" for base in node.bases)]
+
+
+@pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.name)
+def test_the_fields_of_a_plain_value_are_its_parameters(kind: ast.ClassDef) -> None:
+    """One that is forgotten would not be compared, and be lost from copies."""
+    (constructor,) = (node for node in kind.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    found = [argument.arg for argument in (*constructor.args.args, *constructor.args.kwonlyargs)]
+    (cls,) = (cls for cls in Plain.__subclasses__() if cls.__name__ == kind.name)
+    assert ["self", *cls.FIELDS] == found
+
+
+def test_nobody_sets_a_field_of_a_plain_value() -> None:
+    """Nothing else keeps them frozen: only a constructor sets its own."""
+    fields = {name for cls in Plain.__subclasses__() for name in cls.FIELDS}
+    anywhere = [node for file in CORE for node in _set_in(ast.parse(file.read_text()))]
+    assert [] == [ast.unparse(node) for node in anywhere if node.attr in fields and ast.unparse(node.value) != "self"]
+
+    methods = [node for kind in PLAIN for node in kind.body if isinstance(node, ast.FunctionDef)]
+    assert {"__init__"} == {method.name for method in methods if _set_in(method)}
+
+
+def _set_in(tree: ast.AST) -> list[ast.Attribute]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
 
 
 def test_equal_values_are_the_same() -> None:

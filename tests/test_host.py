@@ -76,7 +76,7 @@ class _Root(msgspec.Struct):
 def amended(items: list[dict[str, Any]], *edits: Append | Amend) -> Any:
     """The list after the edits, by a patch library that is not ours."""
     root = msgspec.convert({"env": items}, _Root)
-    return jsonpatch.apply_patch({"env": items}, render(root, [Section((), edits)]))["env"]
+    return jsonpatch.apply_patch({"env": items}, msgspec.to_builtins(render(root, [Section((), edits)])))["env"]
 
 
 def test_an_item_is_found_behind_those_that_were_put_before_it() -> None:

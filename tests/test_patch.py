@@ -15,7 +15,7 @@ PATH = ("spec", "nodeSelector", "a/b~c")
 def applied(obj: object, *edits: Edit) -> object:
     """The object after the edits, by way of a patch and a library that is not ours."""
     view = msgspec.json.decode(msgspec.json.encode(obj), type=Template)
-    return jsonpatch.apply_patch(obj, render(view, [Section((), edits)]))
+    return jsonpatch.apply_patch(obj, msgspec.to_builtins(render(view, [Section((), edits)])))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_section_stands_where_it_says() -> None:
     inside = Section(("spec", "template"), [Put(PATH, "x"), Remove(("metadata", "annotations", "a"))])
     around = Section((), [Put(("spec", "parallelism"), 2)])
 
-    after = jsonpatch.apply_patch(obj, render(view, [inside, around]))
+    after = jsonpatch.apply_patch(obj, msgspec.to_builtins(render(view, [inside, around])))
     template = {"metadata": {"annotations": {}}, "spec": {"nodeSelector": {"a/b~c": "x"}}}
     assert {"spec": {"parallelism": 2, "template": template}} == after
     assert [Put(("spec", "template", *PATH), "x")] == within(inside.path, inside.edits[:1])

@@ -5,7 +5,7 @@ Anything else is ours: HTTP 500, so that failurePolicy decides, and never a patc
 """
 
 import traceback
-from typing import Any
+from typing import Any, Final, final
 
 import msgspec
 
@@ -13,34 +13,58 @@ from webhook import reapply, review
 from webhook.inject import Injection, inject, refused, reinject
 from webhook.kinds.workload import Setting, Workload
 from webhook.messages import Denied, Warn
-from webhook.patch import Op, Section, render
-from webhook.review import BadReview, Request, Response, Status
+from webhook.operation import Operation
+from webhook.patch import Section, render
+from webhook.plain import Plain
+from webhook.review import BadReview
 from webhook.site import Site
-from webhook.value import Value
+from webhook.views.admission import Request, Response, Status
 from webhook.workloads import WORKLOADS
 
-MOST_WARNINGS = 5
+MOST_WARNINGS: Final = 5
 """More would be cut by the API server: it keeps 4096 characters of all warnings.
 
 Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filters/warning.go
 """
 
 
-class Answer(Value, frozen=True):
+@final
+class Answer(Plain):
     """What goes back to the API server, and what the caller counts and logs of it."""
 
-    status: int  # HTTP: 200 for every decision; 400 not a review; 500 unexpected
-    body: bytes  # JSON AdmissionReview on 200, else one line of text
-    outcome: str  # "injected", "unchanged", "skipped", "denied", "bad-review", "error"
-    code: str = ""  # why, a key of the messages' tables; never user text: safe as a metric label
-    kind: str = ""  # one of the kinds that we know, else "other"
-    operation: str = ""  # CREATE, UPDATE, other
-    dry_run: bool = False
-    uid: str = ""
-    namespace: str = ""
-    name: str = ""  # or generateName with a "*"
-    type: str = ""  # canonical type, where one was resolved
-    detail: str = ""  # denial message, or a traceback when outcome is "error": for the log only
+    FIELDS = (
+        *("status", "body", "outcome", "code", "kind", "operation", "dry_run"),
+        *("uid", "namespace", "name", "type", "detail"),
+    )
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes,
+        outcome: str,
+        code: str = "",
+        kind: str = "",
+        operation: str = "",
+        *,
+        dry_run: bool = False,
+        uid: str = "",
+        namespace: str = "",
+        name: str = "",
+        type: str = "",
+        detail: str = "",
+    ) -> None:
+        self.status = status  # HTTP: 200 for every decision; 400 not a review; 500 unexpected
+        self.body = body  # JSON AdmissionReview on 200, else one line of text
+        self.outcome = outcome  # "injected", "unchanged", "skipped", "denied", "bad-review", "error"
+        self.code = code  # why, a key of the messages' tables; never user text: safe as a metric label
+        self.kind = kind  # one of the kinds that we know, else "other"
+        self.operation = operation  # CREATE, UPDATE, other
+        self.dry_run = dry_run
+        self.uid = uid
+        self.namespace = namespace
+        self.name = name  # or generateName with a "*"
+        self.type = type  # canonical type, where one was resolved
+        self.detail = detail  # denial message, or a traceback when outcome is "error": for the log only
 
 
 def admit(body: bytes, site: Site) -> Answer:
@@ -62,7 +86,7 @@ def _bad(bad: BadReview) -> Answer:
     return Answer(400, str(bad).encode(), "bad-review", code="bad-review")
 
 
-_READERS = {
+_READERS: Final = {
     review.opening(workload.group, version, workload.kind): review.reader(workload.view)
     for workload in WORKLOADS.values()
     for version in workload.versions
@@ -78,16 +102,18 @@ def _created(body: bytes) -> Request[Any] | None:
     request = review.read(body, reader) if reader is not None else None
     if request is None or request.operation != "CREATE" or request.subResource:
         return None
-    workload = WORKLOADS.get((request.kind.group, request.kind.kind))
+    kind = request.kind
+    workload = WORKLOADS.get((kind.group, kind.kind))
     return request if workload is not None and isinstance(request.object, workload.view) else None
 
 
 def _decide(request: Request[Any], site: Site, mentioned: bool) -> Answer:
     """`mentioned`: anywhere in the review, so perhaps in the object."""
-    workload = WORKLOADS.get((request.kind.group, request.kind.kind))
-    if workload is not None and isinstance(request.object, workload.view):
-        return _judged(request, workload, request.object, site)
-    raw = bytes(request.object)
+    kind, obj = request.kind, request.object
+    workload = WORKLOADS.get((kind.group, kind.kind))
+    if workload is not None and isinstance(obj, workload.view):
+        return _judged(request, workload, obj, site)
+    raw = bytes(obj)
     if request.subResource or raw == b"null" or request.operation not in ("CREATE", "UPDATE"):
         return _allowed(request, "skipped", code="not-ours")
     if workload is None:
@@ -133,7 +159,7 @@ def mentions_us(raw: bytes) -> bool:
     return b"accel.io" in raw or b"\\u00" in raw
 
 
-_DECODERS = {key: msgspec.json.Decoder(workload.view) for key, workload in WORKLOADS.items()}
+_DECODERS: Final = {key: msgspec.json.Decoder(workload.view) for key, workload in WORKLOADS.items()}
 
 
 def view(workload: Workload, raw: bytes) -> Any:
@@ -172,7 +198,7 @@ def _injected(request: Request[Any], workload: Workload, obj: Any, injection: In
     return _answer(request, 200, review.encode(response), "injected", type_name=types)
 
 
-def _operations(obj: Any, injection: Injection) -> list[Op]:
+def _operations(obj: Any, injection: Injection) -> list[Operation]:
     """JSON Patch is done in order, so leftovers go first and the edits see an object without them."""
     if not injection.leftovers:
         return render(obj, injection.sections)
@@ -208,14 +234,15 @@ def _answer(
     type_name: str = "",
     detail: str = "",
 ) -> Answer:
-    workload = WORKLOADS.get((request.kind.group, request.kind.kind))
+    kind, operation = request.kind, request.operation
+    workload = WORKLOADS.get((kind.group, kind.kind))
     return Answer(
         status=status,
         body=body,
         outcome=outcome,
         code=code,
         kind=workload.name if workload else "other",
-        operation=request.operation if request.operation in ("CREATE", "UPDATE") else "other",
+        operation=operation if operation in ("CREATE", "UPDATE") else "other",
         dry_run=bool(request.dryRun),
         uid=request.uid,
         namespace=request.namespace or "",

@@ -6,29 +6,28 @@ container. Values are checked here, as words; what they mean for hardware is the
 
 import difflib
 from collections.abc import Mapping, Sequence
-
-import msgspec
+from typing import Final, final
 
 from webhook import quantity
 from webhook.messages import Denied, Warn, quoted
+from webhook.plain import Plain
 from webhook.pod import Annotations, Container
-from webhook.value import Value
 
-PREFIX = "accel.io/"
-TYPE = PREFIX + "type"
-COUNT = PREFIX + "count"
-TOPOLOGY = PREFIX + "topology"
-CONTAINER = PREFIX + "container"
-MODE = PREFIX + "mode"
-SCHEDULER = PREFIX + "scheduler"
-QUEUE = PREFIX + "queue"
-PLACEMENT = PREFIX + "placement"
-SHM = PREFIX + "shm"
-MULTISLICE = PREFIX + "multislice"
-INJECT = PREFIX + "inject"
-INJECTED = PREFIX + "injected"
+PREFIX: Final = "accel.io/"
+TYPE: Final = PREFIX + "type"
+COUNT: Final = PREFIX + "count"
+TOPOLOGY: Final = PREFIX + "topology"
+CONTAINER: Final = PREFIX + "container"
+MODE: Final = PREFIX + "mode"
+SCHEDULER: Final = PREFIX + "scheduler"
+QUEUE: Final = PREFIX + "queue"
+PLACEMENT: Final = PREFIX + "placement"
+SHM: Final = PREFIX + "shm"
+MULTISLICE: Final = PREFIX + "multislice"
+INJECT: Final = PREFIX + "inject"
+INJECTED: Final = PREFIX + "injected"
 
-KEYS = (
+KEYS: Final = (
     TYPE,
     COUNT,
     TOPOLOGY,
@@ -42,36 +41,62 @@ KEYS = (
     INJECT,
     INJECTED,
 )
-_KNOWN = frozenset(KEYS)
-VOIDED = (COUNT, TOPOLOGY, CONTAINER)
+_KNOWN: Final = frozenset(KEYS)
+VOIDED: Final = (COUNT, TOPOLOGY, CONTAINER)
 """What an outer level says of another type than the one that a nearer level names."""
-COPIED = (TYPE, COUNT, TOPOLOGY, CONTAINER, MODE, SCHEDULER, QUEUE, PLACEMENT, SHM, MULTISLICE)
+COPIED: Final = (TYPE, COUNT, TOPOLOGY, CONTAINER, MODE, SCHEDULER, QUEUE, PLACEMENT, SHM, MULTISLICE)
 """What a pod template takes over from outer levels, so that its Pods say the same when they arrive."""
 
-NONE = "none"
-_MODES = ("plugin", "host")
-_BOOLEANS = ("true", "false")
+NONE: Final = "none"
+_MODES: Final = ("plugin", "host")
+_BOOLEANS: Final = ("true", "false")
 
 
-class Ask(Value, frozen=True):
+@final
+class Ask(Plain):
     """What the user asked of one pod template, checked as words."""
 
-    type: str  # as the user wrote it
-    where: str  # how to name the place of `type` in a message
-    near: bool = True  # the type stands on the template itself
-    count: int | None = None
-    topology: str | None = None
-    containers: tuple[str, ...] = ()
-    mode: str = "plugin"
-    scheduler: str | None = None
-    queue: str | None = None
-    placements: tuple[str, ...] = ()
-    shm: str | None = None  # "true" or a size; None: the site's default
-    multislice: bool | None = None
-    outer: tuple[tuple[str, str], ...] = ()  # keys that took effect from outside the template, to be copied to it
-    placeholders: tuple[tuple[str, str], ...] = ()  # (container, resource) to be replaced by the real one
-    amount: int | None = None  # the placeholder's quantity: devices, or 1 where the type fixes their number
-    also: str | None = None  # a type annotation on the same template, which must mean the same as the placeholder
+    FIELDS = (
+        *("type", "where", "near", "count", "topology", "containers", "mode", "scheduler", "queue", "placements"),
+        *("shm", "multislice", "outer", "placeholders", "amount", "also"),
+    )
+
+    def __init__(
+        self,
+        type: str,
+        where: str,
+        *,
+        near: bool = True,
+        count: int | None = None,
+        topology: str | None = None,
+        containers: tuple[str, ...] = (),
+        mode: str = "plugin",
+        scheduler: str | None = None,
+        queue: str | None = None,
+        placements: tuple[str, ...] = (),
+        shm: str | None = None,
+        multislice: bool | None = None,
+        outer: tuple[tuple[str, str], ...] = (),
+        placeholders: tuple[tuple[str, str], ...] = (),
+        amount: int | None = None,
+        also: str | None = None,
+    ) -> None:
+        self.type = type  # as the user wrote it
+        self.where = where  # how to name the place of `type` in a message
+        self.near = near  # the type stands on the template itself
+        self.count = count
+        self.topology = topology
+        self.containers = containers
+        self.mode = mode
+        self.scheduler = scheduler
+        self.queue = queue
+        self.placements = placements
+        self.shm = shm  # "true" or a size; None: the site's default
+        self.multislice = multislice
+        self.outer = outer  # keys that took effect from outside the template, to be copied to it
+        self.placeholders = placeholders  # (container, resource) to be replaced by the real one
+        self.amount = amount  # the placeholder's quantity: devices, or 1 where the type fixes their number
+        self.also = also  # a type annotation on the same template, which must mean the same as the placeholder
 
 
 def own(annotations: Annotations) -> dict[str, str]:
@@ -81,6 +106,8 @@ def own(annotations: Annotations) -> dict[str, str]:
 
 def nearest_level(levels: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, int]]:
     """Each key's value and the level that it comes from; `levels` go from the outermost to the template's own."""
+    if len(levels) == 1:
+        return {key: (value, 0) for key, value in levels[0].items()}
     found: dict[str, tuple[str, int]] = {}
     for index, level in enumerate(levels):
         if TYPE in level:
@@ -96,13 +123,16 @@ def placeholders(containers: Sequence[tuple[str, int, Container]]) -> list[tuple
     found: dict[tuple[str, str], object] = {}
     for _, _, container in containers:
         resources = container.resources
-        if resources is None:
-            continue
-        for amounts in (resources.limits, resources.requests):
-            for resource, amount in (amounts or {}).items():
-                if resource.startswith(PREFIX):
-                    found.setdefault((container.name or "", resource), amount)
+        if resources is not None:
+            _hold(found, container.name or "", resources.limits)
+            _hold(found, container.name or "", resources.requests)
     return [(name, resource, amount) for (name, resource), amount in found.items()]
+
+
+def _hold(found: dict[tuple[str, str], object], name: str, amounts: Mapping[str, object] | None) -> None:
+    for resource in amounts or ():
+        if amounts and resource.startswith(PREFIX):
+            found.setdefault((name, resource), amounts[resource])
 
 
 def ask(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> Ask | None:
@@ -161,8 +191,7 @@ def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, 
     if CONTAINER in near and set(_names(CONTAINER, near[CONTAINER])) != set(holders):
         other = f"{CONTAINER} names {quoted(near[CONTAINER])}"
         raise Denied("two-types", where=f"container {quoted(meant[CONTAINER])}", value=resources[0], other=other)
-    return msgspec.structs.replace(
-        asked,
+    return asked.but(
         where=f"limit {resources[0][:64]}",
         amount=amounts.pop(),
         also=near.get(TYPE),

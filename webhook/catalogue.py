@@ -4,88 +4,50 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-
-import msgspec
+from typing import Final
 
 from webhook import document, generation, topology
+from webhook.accelerator import Accelerator, Selector, Slice
 from webhook.document import BadConfig
 from webhook.entry import Ambiguous, AnyEntry, Devices, Instance, Labels, Model, Platform, Tpu, several
 from webhook.messages import Denied
 from webhook.topology import Shape
 
-Selector = tuple[tuple[str, tuple[str, ...]], ...]
-"""Node labels, each with the values of which one will do."""
-
 Sourced = tuple[str, AnyEntry]
 """An entry and where it stands, for errors: "tpu.yaml: $[3]"."""
 
-ACCELERATOR_LABEL = "cloud.google.com/gke-tpu-accelerator"
-TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
-TPU_RESOURCE = "google.com/tpu"
-LEGACY_ANNOTATION = "tf-version.cloud-tpus.google.com"
-INSTANCE_LABEL = "node.kubernetes.io/instance-type"
+ACCELERATOR_LABEL: Final = "cloud.google.com/gke-tpu-accelerator"
+TOPOLOGY_LABEL: Final = "cloud.google.com/gke-tpu-topology"
+TPU_RESOURCE: Final = "google.com/tpu"
+LEGACY_ANNOTATION: Final = "tf-version.cloud-tpus.google.com"
+INSTANCE_LABEL: Final = "node.kubernetes.io/instance-type"
 
-KARPENTER = "karpenter.k8s.aws/"
-AUTO_MODE = "eks.amazonaws.com/"
+KARPENTER: Final = "karpenter.k8s.aws/"
+AUTO_MODE: Final = "eks.amazonaws.com/"
 """EKS Auto Mode has Karpenter's labels under a prefix of its own.
 
 Source: https://docs.aws.amazon.com/eks/latest/userguide/create-node-pool.html
 """
 
-FIRST_PORT = 8431
+FIRST_PORT: Final = 8431
 """The first of TPU_RUNTIME_METRICS_PORTS.
 
 Source: https://github.com/ai-on-gke/tpu-device-plugin/blob/4626a9f4/pkg/tpu/util/util.go
 """
 
-REMEMBERED = 4096
+REMEMBERED: Final = 4096
 """Resolved names that are kept. Users choose names, so what is kept has a bound."""
 
-PART = "-mig-"
+PART: Final = "-mig-"
 """Between a model and the profile of its part."""
 
-NEAREST = 3
+NEAREST: Final = 3
 """Names that a denial suggests."""
 
-LONGEST_NAME = 63
+LONGEST_NAME: Final = 63
 """Characters of a name that are compared with others; no type's name is longer."""
 
-_TPU = re.compile(r"(?:tpu-)?(?P<generation>[a-z0-9]+)-(?P<size>[1-9]\d{0,6}|[1-9]\d*(?:x[1-9]\d*)+)")
-
-
-class Slice(msgspec.Struct, frozen=True):
-    """The shape of one TPU slice. Bounds and wrap are spelled as libtpu reads them ("2,2,1")."""
-
-    generation: str  # "v4", "v5litepod", "tpu7x"
-    accelerator_type: str  # TPU_ACCELERATOR_TYPE, "<generation>-<number>": "v4-16"
-    topology: str  # "2x2x2"
-    chips: int  # of the whole slice
-    chips_per_host: int
-    hosts: int
-    chips_per_host_bounds: str
-    host_bounds: str
-    wrap: str
-    ports: tuple[int, ...]  # TPU_RUNTIME_METRICS_PORTS of one host
-    multislice: bool  # several slices can form one job over the data-centre network (not v2, v3)
-    divisible: bool  # a host's chips may be divided among containers (tpu7x only)
-
-
-class Accelerator(msgspec.Struct, frozen=True):
-    """One resolved type on one platform: everything that injection needs to know of the hardware."""
-
-    name: str  # canonical: "tpu-v4-16", "nvidia-h100-80gb"
-    family: str  # "tpu", "nvidia", "amd", "intel", "gaudi", "neuron"
-    resource: str  # "google.com/tpu"
-    count: int | None  # devices that one pod gets, where the type fixes it (TPU, AWS instance); None: the user's
-    most: int | None  # the most devices that one node has; None: not known
-    hosts: int = 1  # pods that the type needs (a legacy TPU Node slice: 1, whatever its slice has)
-    selector: Selector = ()  # label, values (one: nodeSelector; several: affinity In)
-    tolerations: tuple[str, ...] = ()  # taint keys
-    annotations: tuple[tuple[str, str], ...] = ()  # on the pod (legacy TPU Node: the TensorFlow version)
-    extras: tuple[tuple[str, int], ...] = ()  # other resources that come with it, per pod (EFA devices)
-    slice: Slice | None = None  # TPUs only (legacy TPU Node resources too)
-    per_host_choices: tuple[int, ...] = ()  # chips per host that this shape also exists with (v5e-8, v6e-8: 4)
-    pinned: bool = True  # False: a model for which no node label of this platform is known
+_TPU: Final = re.compile(r"(?:tpu-)?(?P<generation>[a-z0-9]+)-(?P<size>[1-9]\d{0,6}|[1-9]\d*(?:x[1-9]\d*)+)")
 
 
 class Catalogue:
@@ -299,7 +261,7 @@ class Catalogue:
         key = devices.mig.labels.get(self.platform)
         resource = whole.resource if key else devices.mig.resource + profile
         selector = (*whole.selector, (key, (profile,))) if key else whole.selector
-        return msgspec.structs.replace(whole, name=name, resource=resource, selector=selector, most=None)
+        return whole.but(name=name, resource=resource, selector=selector, most=None)
 
     def _devices(self, name: str) -> Devices:
         entry = self._entries[name]

@@ -1,29 +1,34 @@
 """Which containers hold the devices, and how many each. Pure."""
 
 from collections.abc import Sequence
+from typing import Final, final
 
 from webhook import quantity
+from webhook.accelerator import Accelerator
 from webhook.annotations import COUNT, Ask
-from webhook.catalogue import Accelerator
-from webhook.container import Placed, containers_of
+from webhook.container import Placed
 from webhook.messages import Denied, quoted
-from webhook.pod import Annotations, Container, PodSpec
-from webhook.value import Value
+from webhook.plain import Plain
+from webhook.pod import Annotations, Container
 
-DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
 
 Amounts = dict[tuple[str, int], int]
 """The devices that containers ask for already, by where they stand."""
 
 
-class Holder(Value, frozen=True):
+@final
+class Holder(Plain):
     """A container that gets devices, where it stands, and its number of them."""
 
-    within: str  # "containers" or "initContainers"
-    index: int
-    container: Container
-    devices: int
+    FIELDS = ("within", "index", "container", "devices")
+
+    def __init__(self, within: str, index: int, container: Container, devices: int) -> None:
+        self.within = within  # "containers" or "initContainers"
+        self.index = index
+        self.container = container
+        self.devices = devices
 
 
 def asked_amounts(container: Container, resource: str) -> list[tuple[str, object]]:
@@ -104,14 +109,13 @@ def _named(name: str, placed: Sequence[Placed]) -> Placed:
 
 
 def holders(
-    ask: Ask, accelerator: Accelerator, annotations: Annotations, spec: PodSpec | None, keep: bool = False
+    ask: Ask, accelerator: Accelerator, annotations: Annotations, placed: Sequence[Placed], keep: bool = False
 ) -> tuple[Holder, ...]:
     """Every container that holds devices after injection; raises `Denied` where the user's amounts do not fit.
 
     `keep`: amounts that are there are an earlier injection's, and right as they are.
     """
     resource = accelerator.resource
-    placed = containers_of(spec)
     amounts: Amounts | None = None
     if ask.containers:
         picked = [_named(name, placed) for name in ask.containers]
@@ -217,7 +221,7 @@ def _holder(place: Placed, want: int, accelerator: Accelerator) -> Holder:
     return Holder(within, index, container, want)
 
 
-def two_hosts(ask: Ask, resource: str, spec: PodSpec | None) -> int | None:
+def two_hosts(ask: Ask, resource: str, placed: Sequence[Placed]) -> int | None:
     """Chips per host that the template's own words point to, where a shape exists in two forms."""
-    amounts = [n for w, _, c in containers_of(spec) if w == "containers" and (n := asked(w, c, resource))]
+    amounts = [n for w, _, c in placed if w == "containers" and (n := asked(w, c, resource))]
     return sum(amounts) if amounts else ask.count

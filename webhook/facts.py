@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from webhook.catalogue import Accelerator, Catalogue
+from webhook.accelerator import Accelerator
+from webhook.catalogue import Catalogue
 
 
 def facts(hardware: Accelerator, catalogue: Catalogue) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from webhook.annotations import COUNT
 from webhook.catalogue import PART
@@ -21,13 +22,13 @@ from webhook.resolution import Place, Resolution
 from webhook.site import Device, Profile, Site, matches
 from webhook.value import Value
 
-LIBRARY_PATH = "LD_LIBRARY_PATH"
-WHOLE_NODE = "accel.io/whole-node"
-HOSTNAME = "kubernetes.io/hostname"
-CHARACTER_DEVICE = "CharDevice"
-MOST_DEVICES = 64
+LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
+WHOLE_NODE: Final = "accel.io/whole-node"
+HOSTNAME: Final = "kubernetes.io/hostname"
+CHARACTER_DEVICE: Final = "CharDevice"
+MOST_DEVICES: Final = 64
 """Device files of one Pod. A bound, not a fact about hardware: no machine in the catalogue has more than 16."""
-ANYTHING = ""
+ANYTHING: Final = ""
 """The hostPath type that the kubelet does not check.
 
 Source: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
@@ -36,8 +37,8 @@ Source: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-typ
 Gift = tuple[Holder, Sequence[Profile]]
 """A container, and the profiles that it is given."""
 
-_PLAIN = re.compile(r"(/[a-z0-9]+(-[a-z0-9]+)*){2,}")  # one step alone could be another volume's: accel-shm
-_LONGEST_NAME = 63
+_PLAIN: Final = re.compile(r"(/[a-z0-9]+(-[a-z0-9]+)*){2,}")  # one step alone could be another volume's: accel-shm
+_LONGEST_NAME: Final = 63
 
 
 class Mount(Value, frozen=True):

@@ -4,23 +4,21 @@ The webhook and `accel inject` share it, so that both say the same of the same o
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
-
-import msgspec
+from typing import Any, Final
 
 from webhook import annotations
 from webhook.annotations import INJECT, INJECTED, NONE, TYPE
-from webhook.container import containers_of
 from webhook.detect import detected
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
 from webhook.metadata import annotations_of, controller_of
 from webhook.mutators import mutate
 from webhook.patch import Edit, Path, Remove, Section, as_was, stored, within
+from webhook.plain import same
 from webhook.resolution import Place, resolve
-from webhook.value import Value, same
+from webhook.value import Value
 
-LEFT_ALONE = {
+LEFT_ALONE: Final = {
     "mirror-pod": "a mirror Pod is its kubelet's",
     "daemonset-pod": "a DaemonSet's Pods are placed by their controller",
     "windows-pod": "no accelerator is injected into Windows Pods",
@@ -87,7 +85,7 @@ def _edits(found: Iterable[Edit | Warn], warnings: list[Warn]) -> list[Edit]:
     """The edits; the warnings among them are added to the others."""
     edits: list[Edit] = []
     for one in found:
-        if type(one) is Warn:
+        if isinstance(one, Warn):
             warnings.append(one)
         else:
             edits.append(one)
@@ -101,30 +99,36 @@ def _placed(sections: dict[Path, list[Edit]], edits: Iterable[Edit]) -> None:
         for depth in depths:
             template = edit.path[:depth]
             if template in sections:
-                moved = msgspec.structs.replace(edit, path=edit.path[depth:]) if depth else edit
+                moved = edit.but(path=edit.path[depth:]) if depth else edit
                 sections[template] = [*sections[template], moved]  # a copy: another may have the same list
                 break
         else:
             sections.setdefault((), []).append(edit)
 
 
-class _Said(Value, frozen=True):
+class _Said:
     """What the levels around one pod template and its containers say to us."""
 
-    place: Place
-    levels: list[dict[str, str]]
-    held: list[tuple[str, str, object]]  # placeholders
-    off: int | None  # the level whose `accel.io/inject: "false"` is the nearest word on the matter
-    again: bool = False  # the template and its levels are like those before it, so all that follows from them is too
-
-    @property
-    def typed(self) -> bool:
-        return bool(self.held) or any(TYPE in level for level in self.levels)
+    def __init__(
+        self,
+        place: Place,
+        levels: list[dict[str, str]],
+        held: list[tuple[str, str, object]],
+        off: int | None,
+        *,
+        again: bool = False,
+    ) -> None:
+        self.place = place
+        self.levels = levels
+        self.held = held  # placeholders
+        self.off = off  # the level whose `accel.io/inject: "false"` is the nearest word on the matter
+        self.again = again  # the template and its levels are like those before it, and so is what follows
+        self.typed = bool(held) or any(TYPE in level for level in levels)
 
 
 def _said(place: Place) -> _Said:
     levels = [annotations.own(annotations_of(level)) for level in place.levels]
-    held = annotations.placeholders(containers_of(place.template.spec))
+    held = annotations.placeholders(place.containers)
     return _Said(place, levels, held, _off(levels))
 
 
@@ -134,15 +138,18 @@ def _heard(places: Iterable[Place]) -> list[_Said]:
     for place in places:
         before = found[-1] if found else None
         if before is not None and _alike(before.place, place):
-            found.append(msgspec.structs.replace(before, place=place, again=True))
+            found.append(_Said(place, before.levels, before.held, before.off, again=True))
         else:
             found.append(_said(place))
     return found
 
 
+_LIKENESS: Final = [name for name in Place.FIELDS if name not in ("path", "name")]
+
+
 def _alike(one: Place, other: Place) -> bool:
     """Whether two templates differ in nothing but their place in the object."""
-    return same(one, msgspec.structs.replace(other, path=one.path, name=one.name))
+    return all(same(getattr(one, name), getattr(other, name)) for name in _LIKENESS)
 
 
 def switched_off(place: Place) -> bool:
@@ -249,7 +256,7 @@ def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Inject
     `old` is the stored object as plain JSON values.
     """
     try:
-        fresh = inject(workload, obj, msgspec.structs.replace(setting, stored=True))
+        fresh = inject(workload, obj, setting.but(stored=True))
     except Denied as denied:
         return refused(denied)
     if not fresh.types:

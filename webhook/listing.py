@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from webhook import facts, terminal
-from webhook.catalogue import Accelerator, Catalogue, spelling
+from webhook.accelerator import Accelerator
+from webhook.catalogue import Catalogue, spelling
 from webhook.layout import Layout
 from webhook.site import Site
 

@@ -15,8 +15,8 @@ from webhook.inject import Injection, inject
 from webhook.kinds.workload import Setting, Workload
 from webhook.messages import Denied, Warn
 from webhook.node import BadYaml, Document, Node
-from webhook.patch import Op, pointer, render
-from webhook.rewrite import rewrite
+from webhook.patch import pointer, render
+from webhook.rewrite import Change, rewrite
 from webhook.site import Site
 from webhook.workloads import WORKLOADS
 
@@ -140,7 +140,7 @@ def _name(value: dict[str, Any]) -> str:
 def _result(number: int, document: Document, site: Site, namespace: str, text: str, filename: str) -> Result:
     warnings: list[tuple[str, str]] = []
     denied: list[tuple[str, Denied]] = []
-    operations: list[Op] = []
+    operations: list[Change] = []
     for subject in subjects(document, text, filename):
         try:
             operations_of, injection = injection_of(subject, site, namespace)
@@ -163,7 +163,7 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("apiVersion", "kind"))
 
 
-def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Op], Injection]:
+def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Change], Injection]:
     """The operations on a document that inject into one of its objects. Raises `Denied`."""
     if subject.workload is None:
         return [], Injection(warnings=_unknown(subject.value))
@@ -174,7 +174,8 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Op]
     setting = Setting(namespace_of(subject.value) or namespace, site, offline=True)
     injection = inject(subject.workload, obj, setting)
     below = pointer(subject.path)
-    return [{**op, "path": below + op["path"]} for op in render(obj, injection.sections)], injection
+    operations = msgspec.to_builtins(render(obj, injection.sections))
+    return [{**operation, "path": below + operation["path"]} for operation in operations], injection
 
 
 def namespace_of(value: Any) -> str:

@@ -4,25 +4,27 @@ A denial's code is its address: the metric label, the log field and the anchor i
 This module builds sentences; it decides nothing.
 """
 
-from typing import final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, final
 
-from webhook.value import Value
+from webhook.plain import Plain
 
-LONGEST_VALUE = 64
+LONGEST_VALUE: Final = 64
 """Characters of a user's own text that are repeated to them; the rest is cut."""
 
-LONGEST_PLACE = 96
+LONGEST_PLACE: Final = 96
 """Characters of a place's name before a denial: a kind's word and a user's, quoted."""
 
-LONGEST_WARNING = 120
+LONGEST_WARNING: Final = 120
 """Characters of one warning, prefix included. The API server cuts or drops longer ones.
 
 Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filters/warning.go
 """
 
-DOCUMENTED = "docs/troubleshooting.md"
+DOCUMENTED: Final = "docs/troubleshooting.md"
 
-DENIALS: dict[str, str] = {
+DENIALS: Final[dict[str, str]] = {
     # type
     "unknown-type": "accel.io/type: {value} is not in the catalogue\nnearest: {nearest}",
     "ambiguous-type": "accel.io/type: {value} names several accelerators\nchoose one of: {choices}",
@@ -91,7 +93,7 @@ DENIALS: dict[str, str] = {
 }
 """code -> at most two lines; `Denied` adds the third. `{value}` is always the user's text, quoted and cut."""
 
-WARNINGS: dict[str, str] = {
+WARNINGS: Final[dict[str, str]] = {
     "unknown-key": "unknown annotation {key}; did you mean {nearest}?",
     "no-type": "{key} has no effect without accel.io/type",
     "inject-false-not-pods": "accel.io/inject here does not cover the Pods: put it on the pod template",
@@ -122,7 +124,7 @@ WARNINGS: dict[str, str] = {
 }
 """code -> one sentence, without the prefix. User text goes in through `shown`."""
 
-FORBIDDEN = frozenset({"namespace-not-allowed", "scheduler-not-allowed", "mode-not-allowed"})
+FORBIDDEN: Final = frozenset({"namespace-not-allowed", "scheduler-not-allowed", "mode-not-allowed"})
 """Denials that are an admin's policy (403 Forbidden), not a mistake in the object (422 Invalid)."""
 
 
@@ -138,11 +140,14 @@ def quoted(value: object) -> str:
 
 
 @final
-class Warn(Value, frozen=True):
+class Warn(Plain):
     """A warning for the client, by its code."""
 
-    code: str
-    facts: dict[str, object] = {}  # noqa: RUF012 (msgspec gives each value its own)
+    FIELDS = ("code", "facts")
+
+    def __init__(self, code: str, facts: Mapping[str, object] = MappingProxyType({})) -> None:
+        self.code = code
+        self.facts = facts
 
     def text(self) -> str:
         """One line, prefixed, at most `LONGEST_WARNING` characters."""

@@ -6,30 +6,32 @@ where it stands in its object is nothing to a mutator.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Final
 
 from webhook import annotations, scheduling, topology
-from webhook.container import containers_of, first_user_of
+from webhook.container import first_user_of
 from webhook.devices import Holder, asked_amounts
 from webhook.host import host
 from webhook.messages import Denied, Warn, quoted
 from webhook.patch import Append, Edit, Path, Put, Remove
 from webhook.placement import placement
+from webhook.plain import same
 from webhook.pod import Container, VolumeMount
 from webhook.resolution import Place, Resolution, own_topology
 from webhook.scheduling import Scheduling
-from webhook.value import same
 
 Found = Iterable[Edit | Warn]
 Mutator = Callable[[Place, Resolution], Found]
 
-TPU_TOPOLOGY = "cloud.google.com/gke-tpu-topology"
-JOBSET_NAME = "ACCEL_JOBSET_NAME"
-JOBSET_NAME_PATH = "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"
-JOB_NAME = "ACCEL_JOB_NAME"
-MEGASCALE = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
-SHM_VOLUME = "accel-shm"
-SHM = "/dev/shm"  # noqa: S108 (a mount point in the container, not a file of ours)
-COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
+JOBSET_NAME: Final = "ACCEL_JOBSET_NAME"
+JOBSET_NAME_PATH: Final = "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"
+JOB_NAME: Final = "ACCEL_JOB_NAME"
+MEGASCALE: Final = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
+SHM_VOLUME: Final = "accel-shm"
+SHM: Final = "/dev/shm"  # noqa: S108 (a mount point in the container, not a file of ours)
+COMPLETION_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 """Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode"""
 
 Env = dict[str, object]
@@ -73,7 +75,7 @@ def _extras(place: Place, resolution: Resolution) -> Iterator[Edit]:
         return
     holder = resolution.holders[0]
     for resource, amount in resolution.accelerator.extras:
-        if not any(asked_amounts(c, resource) for _, _, c in containers_of(place.template.spec)):
+        if not any(asked_amounts(c, resource) for _, _, c in place.containers):
             for part in ("limits", "requests"):
                 yield Put((*container_path(holder), "resources", part, resource), str(amount))
 
@@ -88,7 +90,7 @@ def placeholders(place: Place, resolution: Resolution) -> Found:
 
 
 def _gone(place: Place, gone: set[str]) -> Iterator[Edit]:
-    for within, index, container in containers_of(place.template.spec):
+    for within, index, container in place.containers:
         for resource in sorted(gone):
             for part, _ in asked_amounts(container, resource):
                 yield Remove(("spec", within, index, "resources", part, resource))
@@ -196,7 +198,9 @@ def _value(name: str, value: str) -> Env:
     return {"name": name, "value": value}
 
 
+@lru_cache(maxsize=64)
 def _field(name: str, path: str) -> Env:
+    """Names and paths are our own, so there are few; what is made of them is only ever read."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
@@ -364,7 +368,7 @@ def provenance(place: Place, resolution: Resolution) -> Found:
     return [Put(("metadata", "annotations", key), value) for key, value in said]
 
 
-MUTATORS: tuple[Mutator, ...] = (
+MUTATORS: Final[tuple[Mutator, ...]] = (
     provenance,
     resources,
     placeholders,

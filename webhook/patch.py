@@ -6,72 +6,87 @@ two edits of the same place keeps the first.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, Final, final
 
 import msgspec
 
+from webhook.operation import Operation
+from webhook.plain import Plain
 from webhook.pod import Labels
-from webhook.value import Value
 
 Path = tuple[str | int, ...]
-Op = dict[str, Any]
 
 
 @final
-class Put(Value, frozen=True):
+class Put(Plain):
     """The field or map entry at `path` has this value."""
 
-    path: Path
-    value: Any
+    FIELDS = ("path", "value")
+
+    def __init__(self, path: Path, value: Any) -> None:
+        self.path = path
+        self.value = value
 
 
 @final
-class Append(Value, frozen=True):
+class Append(Plain):
     """The list at `path` has this item: at its end, or before the item that now has the index `before`.
 
     `key` names the item's fields that identify it among its neighbours (a container's env: "name").
     """
 
-    path: Path
-    value: dict[str, Any]
-    key: tuple[str, ...]
-    before: int | None = None
+    FIELDS = ("path", "value", "key", "before")
+
+    def __init__(self, path: Path, value: dict[str, Any], key: tuple[str, ...], before: int | None = None) -> None:
+        self.path = path
+        self.value = value
+        self.key = key
+        self.before = before
 
 
 @final
-class Amend(Value, frozen=True):
+class Amend(Plain):
     """The item of the list at `path` that now has this index, and is known by `key`, has these fields."""
 
-    path: Path
-    index: int
-    value: dict[str, Any]
-    key: tuple[str, ...]
+    FIELDS = ("path", "index", "value", "key")
+
+    def __init__(self, path: Path, index: int, value: dict[str, Any], key: tuple[str, ...]) -> None:
+        self.path = path
+        self.index = index
+        self.value = value
+        self.key = key
 
 
 @final
-class Remove(Value, frozen=True):
+class Remove(Plain):
     """There is nothing at `path`. A list item is named by its index."""
 
-    path: Path
+    FIELDS = ("path",)
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
 
 Edit = Put | Append | Amend | Remove
 
 
-class Section(Value, frozen=True):
+@final
+class Section(Plain):
     """The edits of one part of an object; their paths begin where it stands.
 
     A pod template's edits are the same wherever the template is. No section's edits reach into another's part.
     """
 
-    path: Path
-    edits: Sequence[Edit]
+    FIELDS = ("path", "edits")
+
+    def __init__(self, path: Path, edits: Sequence[Edit]) -> None:
+        self.path = path
+        self.edits = edits
 
 
 def within(path: Path, edits: Iterable[Edit]) -> list[Edit]:
     """A section's edits with paths that begin at the object."""
-    return [msgspec.structs.replace(edit, path=path + edit.path) for edit in edits] if path else list(edits)
+    return [edit.but(path=path + edit.path) for edit in edits] if path else list(edits)
 
 
 def child(node: Any, segment: str | int) -> Any:
@@ -105,25 +120,34 @@ class _Spot:
     """A path that our own rules write to, and what follows from it alone."""
 
     def __init__(self, path: Path, above: "_Spot | None") -> None:
-        self.above: Final = above
-        self.name: Final = path[-1] if path else ""
-        self.pointer: Final = pointer(path)  # of the template's own; a place is known by it
+        self.above = above
+        self.name = path[-1] if path else ""
+        self.pointer = pointer(path)  # of the template's own; a place is known by it
 
 
-@lru_cache(maxsize=4096)
+_SPOTS: Final[dict[Path, _Spot]] = {}
+_MOST_SPOTS: Final = 4096
+
+
 def _spot(path: Path) -> _Spot:
     """Our rules' paths are few and short, so they are kept; a user's words (a name, a key) never are."""
-    return _Spot(path, _spot(path[:-1]) if path else None)
+    known = _SPOTS.get(path)
+    if known is not None:
+        return known
+    if len(_SPOTS) >= _MOST_SPOTS:  # containers have numbers, and a user may have many
+        _SPOTS.clear()
+    made = _SPOTS[path] = _Spot(path, _spot(path[:-1]) if path else None)
+    return made
 
 
 def _escaped(segment: str | int) -> str:
     return "/" + str(segment).replace("~", "~0").replace("/", "~1")
 
 
-def render(root: Any, sections: Iterable[Section]) -> list[Op]:
+def render(root: Any, sections: Iterable[Section]) -> list[Operation]:
     """The operations that make the edits true of the object that `root` is a view of."""
-    operations: list[Op] = []
-    before: tuple[Section, Any, list[Op]] | None = None
+    operations: list[Operation] = []
+    before: tuple[Section, Any, list[Operation]] | None = None
     for section in sections:
         there = at(root, section.path)
         if before is not None and section.edits is before[0].edits and there == before[1]:
@@ -135,19 +159,19 @@ def render(root: Any, sections: Iterable[Section]) -> list[Op]:
     return operations
 
 
-def _moved(operations: Sequence[Op], old: str, new: str) -> list[Op]:
+def _moved(operations: Sequence[Operation], old: str, new: str) -> list[Operation]:
     """The same operations on an equal part of the object that stands at another place."""
-    return [{**op, "path": new + op["path"][len(old) :]} for op in operations]
+    return [Operation(o.op, new + o.path[len(old) :], o.value) for o in operations]
 
 
-def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Op]:
+def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Operation]:
     page = _Page(root, text)
     for edit in edits:
-        if type(edit) is Put:  # isinstance would cost more than the edit: it asks msgspec's metaclass
+        if isinstance(edit, Put):
             page.put(edit)
-        elif type(edit) is Append:
+        elif isinstance(edit, Append):
             page.append(edit)
-        elif type(edit) is Amend:
+        elif isinstance(edit, Amend):
             page.amend(edit)
         else:
             page.remove(edit)
@@ -159,9 +183,9 @@ class _Page:
     index of an item means the same to every operation. Places are known by their pointers."""
 
     def __init__(self, root: Any, text: str) -> None:
-        self._text: Final = text  # the pointer to `root`
+        self._text = text  # the pointer to `root`
         self._there: dict[str, Any] = {"": root}  # edits have most of their parents in common
-        self._ops: list[Op] = []
+        self._ops: list[Operation] = []
         self._removals: list[Path] = []
         self._seen: set[object] = set()
         self._new: dict[str, Any] = {}  # parents that these operations create
@@ -177,7 +201,7 @@ class _Page:
         return found
 
     def _do(self, op: str, pointer: str, value: Any) -> None:
-        self._ops.append({"op": op, "path": self._text + pointer, "value": value})
+        self._ops.append(Operation(op, self._text + pointer, value))
 
     def _is_known(self, place: object) -> bool:
         """Whether an earlier edit took this place; from now on one has."""
@@ -203,7 +227,7 @@ class _Page:
 
     def append(self, edit: Append) -> None:
         spot, value = _spot(edit.path), edit.value
-        if self._is_known((spot.pointer, *[str(value.get(k)) for k in edit.key])):
+        if self._is_known((spot.pointer, _identity(value, edit.key))):
             return
         if self._at(spot) is None:
             self._new_parent(spot, []).append(value)
@@ -231,10 +255,10 @@ class _Page:
             self._seen.add(place)
             self._removals.append(edit.path)
 
-    def operations(self) -> list[Op]:
+    def operations(self) -> list[Operation]:
         if self._removals:
             removals = sorted(self._removals, key=_backwards, reverse=True)
-            self._ops += [{"op": "remove", "path": self._text + pointer(path)} for path in removals]
+            self._ops += [Operation("remove", self._text + pointer(path)) for path in removals]
         return self._ops
 
     def _new_parent(self, spot: _Spot, empty: Any) -> Any:
@@ -249,6 +273,11 @@ class _Page:
         else:
             self._do("add", spot.pointer, empty)
         return empty
+
+
+def _identity(item: dict[str, Any], key: tuple[str, ...]) -> object:
+    """What tells an item from its neighbours."""
+    return str(item.get(key[0])) if len(key) == 1 else tuple([str(item.get(name)) for name in key])
 
 
 def _backwards(path: Path) -> tuple[tuple[int, str], ...]:
@@ -277,7 +306,7 @@ def as_was(edits: Iterable[Edit], old: Any) -> list[Edit]:
             if found is None:
                 kept.append(edit)
         elif found is not None:
-            kept.append(msgspec.structs.replace(edit, value=found))
+            kept.append(edit.but(value=found))
     return kept
 
 

@@ -5,8 +5,9 @@ Grammar: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/
 
 import re
 from decimal import Decimal, InvalidOperation
+from typing import Final
 
-_SUFFIXES = {
+_SUFFIXES: Final = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
     "m": Decimal("1e-3"),
@@ -24,8 +25,8 @@ _SUFFIXES = {
     "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }
-_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
-_QUANTITY = re.compile(rf"({_NUMBER}[eE][+-]?[0-9]{{1,3}})|({_NUMBER})([numkMGTPE]|[KMGTPE]i)?")
+_NUMBER: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_QUANTITY: Final = re.compile(rf"({_NUMBER}[eE][+-]?[0-9]{{1,3}})|({_NUMBER})([numkMGTPE]|[KMGTPE]i)?")
 """An exponent or a suffix, not both."""
 
 

@@ -8,13 +8,12 @@ Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from webhook import annotations
 from webhook.annotations import CONTAINER, COPIED, INJECT, MODE, PREFIX, TYPE
-from webhook.container import containers_of
 from webhook.inject import Injection, inject, refused, switched_off, targets_of
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
@@ -23,10 +22,10 @@ from webhook.mutators import mutate
 from webhook.patch import Amend, Append, Path, Put, Remove, at, child, within, without
 from webhook.resolution import Place, Resolution, unfilled
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-last-applied-configuration"""
-AMOUNTS = ("limits", "requests", "f:limits", "f:requests")
-KINDS = (TYPE, *annotations.VOIDED, MODE)
+AMOUNTS: Final = ("limits", "requests", "f:limits", "f:requests")
+KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
 """The keys that say which hardware, how many and how."""
 
 
@@ -111,7 +110,7 @@ def _words(workload: Workload, obj: Any, keys: Sequence[str]) -> list[Any]:
     words = []
     for place in workload.places(obj):
         found = annotations.nearest_level(_levels(place))
-        held = annotations.placeholders(containers_of(place.template.spec))
+        held = annotations.placeholders(place.containers)
         words.append((place.path, [found.get(key, ("",))[0] for key in keys], held))
     return words
 
@@ -131,7 +130,7 @@ def _copies(workload: Workload, now: Any, before: Any, told_apart: bool) -> Iter
         from_above = {key for key in COPIED if key in said and said[key][0] == near.get(key)}
         copies = from_above | set(COPIED if told_apart else ())
         again = after.get(place.path)
-        if again is not None and annotations.placeholders(containers_of(again.template.spec)):
+        if again is not None and annotations.placeholders(again.containers):
             copies |= {TYPE, CONTAINER}
         if _mode([*outer, near]) == "host" and CONTAINER not in from_above:
             stands = again is not None and _choice_stands(again, outside=MODE in from_above)
@@ -147,7 +146,7 @@ def _choice_stands(place: Place, *, outside: bool) -> bool:
     `outside`: what the template itself says of the mode is a copy.
     """
     *outer, near = _levels(place)
-    names = {container.name for _, _, container in containers_of(place.template.spec)}
+    names = {container.name for _, _, container in place.containers}
     mode = _mode(outer if outside else [*outer, near])
     return mode == "host" and names.issuperset(near.get(CONTAINER, "").split(","))
 

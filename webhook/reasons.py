@@ -11,7 +11,6 @@ import msgspec
 
 from webhook import annotations, facts, scheduling
 from webhook.annotations import INJECT, NONE, TYPE
-from webhook.container import containers_of
 from webhook.detect import detected, resources
 from webhook.devices import DEFAULT_CONTAINER, asked_amounts
 from webhook.inject import LEFT_ALONE, inject, targets_of
@@ -95,7 +94,7 @@ def _asks(place: Place, obj: Any) -> Iterator[Line]:
         if key != annotations.INJECTED:
             where = _path_of(obj, place.levels[index]) or (*place.path, "metadata")
             yield Line(f"{key}: {text}", f"on {_dotted((*where, 'annotations'), None)}")
-    for container, resource, amount in annotations.placeholders(containers_of(place.template.spec)):
+    for container, resource, amount in annotations.placeholders(place.containers):
         yield Line(f"{resource}: {amount}", f"a resource of container {container}")
 
 
@@ -183,13 +182,13 @@ def lines_of(view: Any, value: Any, edits: Sequence[Edit], why: str) -> list[Lin
     """The operations that the edits come to, as lines; `view` and `value` are of the object or template they are of."""
     lines: list[Line] = []
     for operation in render(view, [Section((), edits)]):
-        path = tuple(_unescaped(part) for part in operation["path"].split("/")[1:])
-        if operation["op"] == "add" and isinstance(_at(value, path[:-1]), list):
+        path = tuple(_unescaped(part) for part in operation.path.split("/")[1:])
+        if operation.op == "add" and isinstance(_at(value, path[:-1]), list):
             path = (*path[:-1], "-")  # a new item, wherever it is put
-        if operation["op"] == "remove":
+        if operation.op == "remove":
             lines.append(Line(f"without {_dotted(path, value)}", why))
             continue
-        for leaf, item in _leaves(path, operation["value"]):
+        for leaf, item in _leaves(path, operation.value):
             lines.append(Line(f"{_dotted(leaf, value)}: {_item(item)}", WHY_ANNOTATION.get(leaf[-1], why)))
     return lines
 

@@ -3,21 +3,23 @@
 Facts before edits: everything that a mutator would have to compute stands here, as values.
 """
 
-import msgspec
+from typing import Final, final
 
 from webhook import devices, scheduling
+from webhook.accelerator import Accelerator
 from webhook.annotations import NONE, Ask
-from webhook.catalogue import Accelerator
+from webhook.container import containers_of
 from webhook.devices import Holder
 from webhook.messages import Denied, quoted
 from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Path
-from webhook.pod import NO_SPEC, Annotations, Container, Metadata, PodSpec, Template
+from webhook.plain import Plain
+from webhook.pod import NO_SPEC, Container, Metadata, PodSpec, Template
 from webhook.scheduling import Scheduling
 from webhook.site import Site
 from webhook.value import Value
 
-SLICE_TOPOLOGY = "cloud.google.com/gke-tpu-slice-topology"
+SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
 """Sub-, super- and dynamic slices: the node's topology is not the slice's then.
 
 Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
@@ -40,25 +42,35 @@ class Worker(Value, frozen=True):
     indexed: bool  # the Pods carry a Job completion index
 
 
-class Place(Value, frozen=True):
+@final
+class Place(Plain):
     """A pod template, where it stands in its object, and what the kinds around it say."""
 
-    path: Path
-    template: Template
-    levels: tuple[Metadata, ...]  # outermost first, the template's own last
-    name: str = ""  # of the replicated job, task, worker group
-    hosts_hint: int | None = None  # parallelism, size or numOfHosts, where the user wrote one over 1
-    owned_scheduling: bool = False  # a controller owns schedulerName and queue
-    worker_env: bool = True  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
-    workload: str = ""  # kind, lower case
+    FIELDS = ("path", "template", "levels", "name", "hosts_hint", "owned_scheduling", "worker_env", "workload")
 
-    @property
-    def annotations(self) -> Annotations:
-        return annotations_of(self.template.metadata)
-
-    @property
-    def spec(self) -> PodSpec:
-        return self.template.spec or NO_SPEC
+    def __init__(
+        self,
+        path: Path,
+        template: Template,
+        levels: tuple[Metadata, ...],
+        *,
+        name: str = "",
+        hosts_hint: int | None = None,
+        owned_scheduling: bool = False,
+        worker_env: bool = True,
+        workload: str = "",
+    ) -> None:
+        self.path = path
+        self.template = template
+        self.levels = levels  # outermost first, the template's own last
+        self.name = name  # of the replicated job, task, worker group
+        self.hosts_hint = hosts_hint  # parallelism, size or numOfHosts, where the user wrote one over 1
+        self.owned_scheduling = owned_scheduling  # a controller owns schedulerName and queue
+        self.worker_env = worker_env  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
+        self.workload = workload  # kind, lower case
+        self.annotations = annotations_of(template.metadata)
+        self.spec = template.spec or NO_SPEC
+        self.containers = containers_of(template.spec)
 
     @property
     def of_workload(self) -> bool:
@@ -66,23 +78,53 @@ class Place(Value, frozen=True):
         return self.owned_scheduling and not self.path
 
 
-class Resolution(Value, frozen=True):
+@final
+class Resolution(Plain):
     """What one template gets, before it is spelled out as edits."""
 
-    ask: Ask
-    accelerator: Accelerator
-    holders: tuple[Holder, ...]
-    namespace: str
-    site: Site
-    scheduling: Scheduling
-    slices: Slices | None = None
-    worker: Worker | None = None
-    stored: bool = False  # the object exists already: what it has is kept, not judged
+    FIELDS = ("ask", "accelerator", "holders", "namespace", "site", "scheduling", "slices", "worker", "stored")
+
+    def __init__(
+        self,
+        ask: Ask,
+        accelerator: Accelerator,
+        holders: tuple[Holder, ...],
+        namespace: str,
+        site: Site,
+        scheduling: Scheduling,
+        *,
+        slices: Slices | None = None,
+        worker: Worker | None = None,
+        stored: bool = False,
+    ) -> None:
+        self.ask = ask
+        self.accelerator = accelerator
+        self.holders = holders
+        self.namespace = namespace
+        self.site = site
+        self.scheduling = scheduling
+        self.slices = slices
+        self.worker = worker
+        self.stored = stored  # the object exists already: what it has is kept, not judged
 
     @property
     def multi_host(self) -> bool:
         """Whether a slice of this type is more than one Pod."""
         return self.accelerator.hosts > 1
+
+    def told(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
+        """The same with what only the whole object knows."""
+        return Resolution(
+            self.ask,
+            self.accelerator,
+            self.holders,
+            self.namespace,
+            self.site,
+            self.scheduling,
+            slices=slices,
+            worker=worker,
+            stored=self.stored,
+        )
 
 
 def accelerator(ask: Ask, place: Place, site: Site) -> Accelerator:
@@ -95,7 +137,7 @@ def accelerator(ask: Ask, place: Place, site: Site) -> Accelerator:
         raise Denied("two-types", where=ask.where, value=ask.type, other=f"accel.io/type: {quoted(ask.also)}")
     if not found.per_host_choices or found.slice is None:
         return found
-    said = devices.two_hosts(ask, found.resource, place.template.spec)
+    said = devices.two_hosts(ask, found.resource, place.containers)
     for choice in found.per_host_choices:
         if said == choice or (said is None and place.hosts_hint == found.slice.chips // choice):
             return site.catalogue.resolve(ask.type, ask.topology, chips_per_host=choice)
@@ -106,12 +148,12 @@ def resolve(ask: Ask, place: Place, namespace: str, site: Site, stored: bool = F
     """Everything about one template; raises `Denied`. `stored`: what the template has is kept, not judged."""
     hardware = accelerator(ask, place, site)
     return Resolution(
-        ask=ask,
-        accelerator=hardware,
-        holders=devices.holders(ask, hardware, place.annotations, place.template.spec, keep=stored),
-        namespace=namespace,
-        site=site,
-        scheduling=_scheduling(ask, hardware, place, namespace, site, stored),
+        ask,
+        hardware,
+        devices.holders(ask, hardware, place.annotations, place.containers, keep=stored),
+        namespace,
+        site,
+        _scheduling(ask, hardware, place, namespace, site, stored),
         stored=stored,
     )
 
@@ -150,8 +192,8 @@ def bare(template: Template) -> Template:
 
 def unfilled(place: Place, resolution: Resolution) -> tuple[Place, Resolution]:
     """The same decisions about the bare template: what follows from them is all that injection would ever write."""
-    holders = tuple(msgspec.structs.replace(h, container=Container(name=h.container.name)) for h in resolution.holders)
+    holders = tuple(h.but(container=Container(name=h.container.name)) for h in resolution.holders)
     return (
-        msgspec.structs.replace(place, template=bare(place.template)),
-        msgspec.structs.replace(resolution, holders=holders),
+        place.but(template=bare(place.template)),
+        resolution.but(holders=holders),
     )

@@ -6,88 +6,28 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 """
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from webhook.patch import Op
+from webhook.operation import Operation
+from webhook.views.admission import API_VERSION, KIND, AdmissionReview, Answered, Reader, Request, Response
 
-API_VERSION = "admission.k8s.io/v1"
-KIND = "AdmissionReview"
-OPENING = 160
+OPENING: Final = 160
 """Bytes from the beginning of a review to the end of its `"kind":{`, at most."""
-
-
-class GroupVersionKind(msgspec.Struct, frozen=True, gc=False):
-    group: str = ""
-    version: str = ""
-    kind: str = ""
-
-
-Obj = TypeVar("Obj")
-
-
-class Request(msgspec.Struct, Generic[Obj], frozen=True, gc=False):
-    """What the API server asks. `namespace` is the truth; the object's own may be empty."""
-
-    uid: str
-    kind: GroupVersionKind = GroupVersionKind()
-    subResource: str | None = None
-    name: str | None = None
-    namespace: str | None = None
-    operation: str = ""
-    object: Obj = msgspec.Raw(b"null")  # type: ignore[assignment]  # as of a review that has none
-    oldObject: msgspec.Raw = msgspec.Raw(b"null")
-    dryRun: bool | None = None
-
-
-class _Review(msgspec.Struct, Generic[Obj], frozen=True, gc=False):
-    kind: str
-    apiVersion: str
-    request: Request[Obj]
-
-
-Reader = msgspec.json.Decoder[_Review[Any]]
-"""Decodes reviews of one kind, objects and all."""
-
-
-class Status(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why an object is not admitted, as kubectl prints it."""
-
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-class Response(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """`patch` and `patchType` stand together or not at all; msgspec writes bytes as base64."""
-
-    uid: str
-    allowed: bool
-    status: Status | None = None
-    patchType: str = ""
-    patch: bytes = b""
-    warnings: Sequence[str] = ()
-    auditAnnotations: dict[str, str] | None = None
-
-
-class _Answer(msgspec.Struct, frozen=True, gc=False):
-    response: Response
-    apiVersion: str = API_VERSION
-    kind: str = KIND
 
 
 class BadReview(Exception):
     """The body is not an AdmissionReview that we understand: an HTTP 400, not a decision."""
 
 
-_decoder = msgspec.json.Decoder(_Review[msgspec.Raw])
-_encoder = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(AdmissionReview[msgspec.Raw])
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 def reader(view: type[Any]) -> Reader:
     """What reads a review whose object has this view."""
-    return msgspec.json.Decoder(_Review[view])  # type: ignore[valid-type]
+    return msgspec.json.Decoder(AdmissionReview[view])  # type: ignore[valid-type]
 
 
 def opening(group: str, version: str, kind: str) -> bytes:
@@ -114,7 +54,7 @@ def read(body: bytes, by: Reader) -> Request[Any] | None:
 def decode(body: bytes) -> Request[msgspec.Raw]:
     """The request in `body`; raises `BadReview`."""
     try:
-        review = _decoder.decode(body)
+        review = _DECODER.decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise BadReview(f"not an {API_VERSION} {KIND}: {_short(error)}") from None
     if review.apiVersion != API_VERSION or review.kind != KIND:
@@ -139,9 +79,9 @@ def _short(error: Exception) -> str:
 
 def encode(response: Response) -> bytes:
     """The body of an answer."""
-    return _encoder.encode(_Answer(response))
+    return _ENCODER.encode(Answered(response))
 
 
-def encode_patch(operations: Sequence[Op]) -> bytes:
+def encode_patch(operations: Sequence[Operation]) -> bytes:
     """RFC 6902 operations as JSON."""
-    return _encoder.encode(operations)
+    return _ENCODER.encode(operations)

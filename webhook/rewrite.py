@@ -16,7 +16,10 @@ import msgspec
 from webhook import node
 from webhook.layout import Layout
 from webhook.node import Document, Node
-from webhook.patch import Op, pointer
+from webhook.patch import pointer
+
+Change = dict[str, Any]
+"""An operation as JSON values, so that what a patch library wants and what came over the wire is as good as ours."""
 
 _COLON = re.compile(r"\s*:")
 
@@ -25,7 +28,7 @@ class _Stuck(Exception):
     """This layout of text cannot be edited in place."""
 
 
-def rewrite(document: Document, operations: Sequence[Op]) -> tuple[str, bool]:
+def rewrite(document: Document, operations: Sequence[Change]) -> tuple[str, bool]:
     """The document's text after the operations, and whether its own layout could be kept.
 
     Aliases stay where they can: `template: *worker` does where the edits of `&worker` are its own too. Else they
@@ -116,7 +119,7 @@ class _Page:
         self._layout = Layout.of(document.root)
         self._root = document.root
 
-    def after(self, operations: Sequence[Op]) -> str:
+    def after(self, operations: Sequence[Change]) -> str:
         root = _thaw(self._root, self._expand)
         for operation in operations:
             path = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
@@ -143,7 +146,7 @@ class _Page:
             done = end
         return "".join([*parts, self._text[done:]])
 
-    def _apply(self, child: _Child, path: Sequence[str], operation: Op) -> None:
+    def _apply(self, child: _Child, path: Sequence[str], operation: Change) -> None:
         """Walk to the parent of what the operation names, and change it there."""
         if not isinstance(child, _Branch) or not path:
             raise _Stuck
@@ -158,7 +161,7 @@ class _Page:
             return None
         return self._apply(entry.child, path[1:], operation)
 
-    def _change(self, branch: _Branch, name: str, operation: Op) -> None:
+    def _change(self, branch: _Branch, name: str, operation: Change) -> None:
         kind = operation["op"]
         entry = None if kind == "add" and branch.node.kind == "sequence" else _entry(branch, name)
         if kind == "remove":

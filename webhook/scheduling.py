@@ -1,6 +1,7 @@
 """The scheduler-name override: what the user or the site asks for, and what may be done about it. Pure."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from webhook.annotations import Ask
 from webhook.messages import Denied, Warn
@@ -8,20 +9,20 @@ from webhook.pod import Annotations, Labels
 from webhook.site import Site
 from webhook.value import Value
 
-VOLCANO = "volcano"
-DEFAULT = "default-scheduler"
+VOLCANO: Final = "volcano"
+DEFAULT: Final = "default-scheduler"
 """What the API server fills in; it cannot be told from a user's word, so it counts as unset.
 
 Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/core/v1/defaults.go (SetDefaults_PodSpec)
 """
-QUEUE = "scheduling.volcano.sh/queue-name"
-GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
+QUEUE: Final = "scheduling.volcano.sh/queue-name"
+GROUPS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 """Read by Volcano from the metadata of a Pod's owner.
 
 Source: https://github.com/volcano-sh/volcano/blob/master/pkg/controllers/podgroup/pg_controller_handler.go
 """
-KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 class Scheduling(Value, frozen=True):
@@ -37,7 +38,7 @@ class Scheduling(Value, frozen=True):
         return self.name == VOLCANO
 
 
-UNTOUCHED = Scheduling()
+UNTOUCHED: Final = Scheduling()
 
 
 def unset(name: str | None) -> bool:

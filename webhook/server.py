@@ -131,9 +131,7 @@ class Replica:
             started(addresses)
             await asyncio.to_thread(prepare)
             if alone:
-                # What start-up made lives for ever: the collector need not look at it again.
-                gc.collect()
-                gc.freeze()
+                settle()
             await stop.asked.wait()
             return await self._leave(https, stop)
         finally:
@@ -269,6 +267,14 @@ def running(
     finally:
         loop.call_soon_threadsafe(stop.without_lame_duck)
         thread.join()
+
+
+def settle() -> None:
+    """The collector need not look again at what start-up made, which lives for ever, nor come by several times in one
+    review: what a review makes is gone without it, and what is left for it comes from connections and errors."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def self_signed(now: datetime) -> tuple[Pem, bytes]:

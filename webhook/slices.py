@@ -4,29 +4,28 @@ Everything comes from the downward API, so that it is right after any restart an
 """
 
 from collections.abc import Mapping
-
-import msgspec
+from typing import Final
 
 from webhook.metadata import annotations_of, controller_of
 from webhook.pod import Template
 from webhook.resolution import Place, Resolution, Slices, Worker
 
-JOBSET = "jobset.sigs.k8s.io/"
+JOBSET: Final = "jobset.sigs.k8s.io/"
 """Labels and annotations of JobSet's Pods.
 
 Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/jobset_controller.go
 """
 
 
-JOBSET_NAME = JOBSET + "jobset-name"
-REPLICATED_JOB = JOBSET + "replicatedjob-name"
-JOBS = JOBSET + "global-replicas"
-JOBS_OF_REPLICATED_JOB = JOBSET + "replicatedjob-replicas"
-JOBS_OF_GROUP = JOBSET + "group-replicas"
-JOB = JOBSET + "job-global-index"
-JOB_OF_REPLICATED_JOB = JOBSET + "job-index"
-JOB_OF_GROUP = JOBSET + "job-group-index"
-COORDINATOR = JOBSET + "coordinator"
+JOBSET_NAME: Final = JOBSET + "jobset-name"
+REPLICATED_JOB: Final = JOBSET + "replicatedjob-name"
+JOBS: Final = JOBSET + "global-replicas"
+JOBS_OF_REPLICATED_JOB: Final = JOBSET + "replicatedjob-replicas"
+JOBS_OF_GROUP: Final = JOBSET + "group-replicas"
+JOB: Final = JOBSET + "job-global-index"
+JOB_OF_REPLICATED_JOB: Final = JOBSET + "job-index"
+JOB_OF_GROUP: Final = JOBSET + "job-group-index"
+COORDINATOR: Final = JOBSET + "coordinator"
 
 
 def field(annotation: str) -> str:
@@ -34,8 +33,8 @@ def field(annotation: str) -> str:
     return f"metadata.annotations['{annotation}']"
 
 
-_OWN_NUMBER = field(JOBS_OF_REPLICATED_JOB)
-_OWN_INDEX = field(JOB_OF_REPLICATED_JOB)
+_OWN_NUMBER: Final = field(JOBS_OF_REPLICATED_JOB)
+_OWN_INDEX: Final = field(JOB_OF_REPLICATED_JOB)
 
 
 def eligible(resolution: Resolution) -> bool:
@@ -84,4 +83,4 @@ def tells_worker(place: Place, resolution: Resolution) -> bool:
 
 def with_worker(place: Place, resolution: Resolution, worker: Worker) -> Resolution:
     """The resolution with its worker, where that is ours to tell."""
-    return msgspec.structs.replace(resolution, worker=worker) if tells_worker(place, resolution) else resolution
+    return resolution.told(resolution.slices, worker) if tells_worker(place, resolution) else resolution

@@ -9,8 +9,3 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     A base, so that its subclasses inherit this: mypyc, which compiles the core, does not hand a class's keywords on
     to msgspec. `frozen=True` stands there again for mypy.
     """
-
-
-def same(one: object, other: object) -> bool:
-    """Whether two values are equal, compiled or not: of two of one class of ours mypyc takes `==` for `is`."""
-    return one == other

@@ -1,5 +1,7 @@
 """Every kind that we know, by API group and kind. A new kind is one entry here and one case folder. Pure."""
 
+from typing import Final
+
 from webhook.kinds.apps import CRONJOB, DEPLOYMENT, REPLICASET, STATEFULSET
 from webhook.kinds.job import JOB
 from webhook.kinds.jobset import JOBSET
@@ -10,7 +12,7 @@ from webhook.kinds.ray import RAYCLUSTER, RAYJOB, RAYSERVICE
 from webhook.kinds.volcano import VOLCANOJOB
 from webhook.kinds.workload import Workload
 
-WORKLOADS: dict[tuple[str, str], Workload] = {
+WORKLOADS: Final[dict[tuple[str, str], Workload]] = {
     (workload.group, workload.kind): workload
     for workload in (
         POD,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from webhook.catalogue import Accelerator
+from webhook.accelerator import Accelerator
 from webhook.pod import View
 from webhook.site import Site
 

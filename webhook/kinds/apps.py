@@ -5,6 +5,7 @@ only offline, where no Pod admission follows. Pure.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from webhook.kinds.job import hosts_hint, one_slice, with_hosts
 from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, unindexed
@@ -81,7 +82,7 @@ def cron_facts(_cron: CronJob, targets: Targets, _setting: Setting) -> Targets:
     return [with_hosts(target, None) for target in targets]
 
 
-DEPLOYMENT = Workload(
+DEPLOYMENT: Final = Workload(
     group="apps",
     kind="Deployment",
     plural="deployments",
@@ -92,7 +93,7 @@ DEPLOYMENT = Workload(
     findings=no_index("Deployment"),
     patched=False,
 )
-REPLICASET = Workload(
+REPLICASET: Final = Workload(
     group="apps",
     kind="ReplicaSet",
     plural="replicasets",
@@ -103,7 +104,7 @@ REPLICASET = Workload(
     findings=no_index("ReplicaSet"),
     patched=False,
 )
-STATEFULSET = Workload(
+STATEFULSET: Final = Workload(
     group="apps",
     kind="StatefulSet",
     plural="statefulsets",
@@ -114,7 +115,7 @@ STATEFULSET = Workload(
     findings=ordered,
     patched=False,
 )
-CRONJOB = Workload(
+CRONJOB: Final = Workload(
     group="batch",
     kind="CronJob",
     plural="cronjobs",

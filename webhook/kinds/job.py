@@ -1,6 +1,7 @@
 """batch/v1 Job, and what a Job template of any kind needs for a slice of several hosts. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from webhook import scheduling, slices
 from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
@@ -11,7 +12,7 @@ from webhook.pod import NO_METADATA, Metadata
 from webhook.resolution import Place, Resolution, Worker
 from webhook.views.job import Job, JobSpec
 
-MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
+MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 """Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""
 
 
@@ -38,7 +39,7 @@ def skipped(job: Job) -> str | None:
     return "owned" if owner.kind in KNOWN_OWNERS else "foreign-owner"
 
 
-KNOWN_OWNERS = frozenset({"JobSet", "CronJob"})
+KNOWN_OWNERS: Final = frozenset({"JobSet", "CronJob"})
 
 
 def facts(job: Job, targets: Targets, _setting: Setting) -> Targets:
@@ -115,7 +116,7 @@ def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Ed
         yield Put((*path, "annotations", scheduling.MIN_MEMBER), str(hosts))
 
 
-JOB = Workload(
+JOB: Final = Workload(
     group="batch",
     kind="Job",
     plural="jobs",

@@ -6,8 +6,7 @@ Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/j
 """
 
 from collections.abc import Iterator, Sequence
-
-import msgspec
+from typing import Final
 
 from webhook import slices
 from webhook.kinds.job import hosts_hint, indexed_edits, min_member
@@ -23,11 +22,11 @@ from webhook.value import Value
 from webhook.views.job import NO_TEMPLATE, JobSpec
 from webhook.views.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, JobSet, Network, ReplicatedJob
 
-OUR_GROUP = "accel-tpu"
-EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
-NODE_POOL = "cloud.google.com/gke-nodepool"
-KUEUE_TOPOLOGY = (
+OUR_GROUP: Final = "accel-tpu"
+EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+NODE_POOL: Final = "cloud.google.com/gke-nodepool"
+KUEUE_TOPOLOGY: Final = (
     "kueue.x-k8s.io/podset-required-topology",
     "kueue.x-k8s.io/podset-preferred-topology",
     "kueue.x-k8s.io/podset-unconstrained-topology",
@@ -82,7 +81,7 @@ def facts(jobset: JobSet, targets: Targets, _setting: Setting) -> Targets:
 def _facts(jobset: JobSet, target: Target, found: Slices | None) -> Target:
     worker = Worker(_subdomain(jobset), indexed=True)
     resolution = slices.with_worker(target.place, target.resolution, worker)
-    return Target(target.place, msgspec.structs.replace(resolution, slices=found))
+    return Target(target.place, resolution.told(found, resolution.worker))
 
 
 def _check_hostnames(jobset: JobSet, targets: Targets) -> None:
@@ -237,7 +236,7 @@ def defaults(jobset: JobSet) -> Iterator[Edit]:
             yield Put((*path, "template", "spec", "restartPolicy"), "OnFailure")
 
 
-JOBSET = Workload(
+JOBSET: Final = Workload(
     group="jobset.x-k8s.io",
     kind="JobSet",
     plural="jobsets",

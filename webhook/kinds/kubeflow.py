@@ -1,9 +1,10 @@
 """PyTorchJob, TFJob, MPIJob: replicas by role, whose operators set all but the devices. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
+from webhook.accelerator import Accelerator
 from webhook.annotations import INJECT, TYPE
-from webhook.catalogue import Accelerator
 from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, check_reach, unindexed, whole_slices
 from webhook.messages import Denied, Warn
 from webhook.metadata import annotations_of
@@ -11,14 +12,14 @@ from webhook.pod import NO_METADATA, Template
 from webhook.resolution import Place
 from webhook.views.kubeflow import Role, TrainingJob, TrainingSpec
 
-WORKER = "worker"
-LEADS = ("master", "chief")
+WORKER: Final = "worker"
+LEADS: Final = ("master", "chief")
 """Roles that train like the workers do, beside those that only start them."""
-ALONE = ("launcher",)
+ALONE: Final = ("launcher",)
 
 
-NO_TEMPLATE = Template()
-FIELDS = TrainingSpec.__struct_fields__
+NO_TEMPLATE: Final = Template()
+FIELDS: Final = TrainingSpec.__struct_fields__
 
 
 def roles_of(job: TrainingJob) -> Iterator[tuple[str, str, Role]]:
@@ -83,6 +84,6 @@ def _workload(kind: str, plural: str, *versions: str) -> Workload:
     )
 
 
-PYTORCHJOB = _workload("PyTorchJob", "pytorchjobs", "v1")
-TFJOB = _workload("TFJob", "tfjobs", "v1")
-MPIJOB = _workload("MPIJob", "mpijobs", "v1", "v2beta1")
+PYTORCHJOB: Final = _workload("PyTorchJob", "pytorchjobs", "v1")
+TFJOB: Final = _workload("TFJob", "tfjobs", "v1")
+MPIJOB: Final = _workload("MPIJob", "mpijobs", "v1", "v2beta1")

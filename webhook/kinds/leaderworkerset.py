@@ -6,6 +6,7 @@ Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerator
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -29,11 +30,11 @@ from webhook.views.leaderworkerset import (
     SubGroupPolicy,
 )
 
-EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-SUBGROUP_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
-LEADER_REQUESTS = "leaderworkerset.sigs.k8s.io/leader-requests-tpus"
+EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+LEADER_REQUESTS: Final = "leaderworkerset.sigs.k8s.io/leader-requests-tpus"
 LEADER, WORKER = "leaderTemplate", "workerTemplate"
-ROOT = ("spec", "leaderWorkerTemplate")
+ROOT: Final = ("spec", "leaderWorkerTemplate")
 
 
 def group_of(lws: LeaderWorkerSet) -> Group:
@@ -226,7 +227,7 @@ def unfilled(lws: LeaderWorkerSet) -> LeaderWorkerSet:
     return LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=None, **templates)))
 
 
-LEADERWORKERSET = Workload(
+LEADERWORKERSET: Final = Workload(
     group="leaderworkerset.x-k8s.io",
     kind="LeaderWorkerSet",
     plural="leaderworkersets",

@@ -1,6 +1,6 @@
 """Pods: their own template, and what they tell of the workload that made them. Pure."""
 
-import msgspec
+from typing import Final
 
 from webhook import slices
 from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
@@ -9,10 +9,10 @@ from webhook.metadata import annotations_of, controller_of, labels_of
 from webhook.pod import NO_METADATA, Metadata, Template
 from webhook.resolution import Place, Resolution
 
-MIRROR = "kubernetes.io/config.mirror"
-OS_LABEL = "kubernetes.io/os"
+MIRROR: Final = "kubernetes.io/config.mirror"
+OS_LABEL: Final = "kubernetes.io/os"
 
-_SCHEDULING_OWNERS = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")}
+_SCHEDULING_OWNERS: Final = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")}
 
 
 def places(pod: Template) -> list[Place]:
@@ -60,10 +60,9 @@ def facts(pod: Template, targets: Targets, _setting: Setting) -> Targets:
 
 def _facts(pod: Template, target: Target) -> Resolution:
     resolution = target.resolution
-    if slices.tells_worker(target.place, resolution):
-        resolution = msgspec.structs.replace(resolution, worker=slices.worker_of_pod(pod))
+    worker = slices.worker_of_pod(pod) if slices.tells_worker(target.place, resolution) else None
     found = slices.of_pod(pod, resolution)
-    return resolution if found is None else msgspec.structs.replace(resolution, slices=found)
+    return resolution if found is None and worker is None else resolution.told(found, worker)
 
 
 def findings(pod: Template, targets: Targets, _setting: Setting) -> Findings:
@@ -76,7 +75,7 @@ def findings(pod: Template, targets: Targets, _setting: Setting) -> Findings:
             yield Warn("one-of-hosts", {"type": hardware.name, "hosts": hardware.hosts})
 
 
-POD = Workload(
+POD: Final = Workload(
     group="",
     kind="Pod",
     plural="pods",

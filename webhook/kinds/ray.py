@@ -5,6 +5,7 @@ Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, check_reach
 from webhook.messages import Denied, quoted
@@ -22,7 +23,7 @@ from webhook.views.ray import (
     WorkerGroup,
 )
 
-HEAD = "headGroupSpec"
+HEAD: Final = "headGroupSpec"
 
 
 def cluster_of(ray: Kind) -> tuple[Path, RayClusterSpec]:
@@ -85,6 +86,6 @@ def _workload(kind: str, plural: str, view: type[Kind]) -> Workload:
     return Workload(group="ray.io", kind=kind, plural=plural, view=view, places=places, findings=findings)
 
 
-RAYCLUSTER = _workload("RayCluster", "rayclusters", RayCluster)
-RAYJOB = _workload("RayJob", "rayjobs", RayJob)
-RAYSERVICE = _workload("RayService", "rayservices", RayService)
+RAYCLUSTER: Final = _workload("RayCluster", "rayclusters", RayCluster)
+RAYJOB: Final = _workload("RayJob", "rayjobs", RayJob)
+RAYSERVICE: Final = _workload("RayService", "rayservices", RayService)

@@ -6,10 +6,12 @@ Source: https://github.com/meta-pytorch/torchx/pull/473
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from webhook import scheduling
+from webhook.accelerator import Accelerator
 from webhook.annotations import INJECT, QUEUE, SCHEDULER, TYPE
-from webhook.catalogue import TPU_RESOURCE, Accelerator
+from webhook.catalogue import TPU_RESOURCE
 from webhook.detect import resources
 from webhook.kinds.workload import Findings, Setting, Targets, Workload, unindexed, whole_slices
 from webhook.messages import Denied, Warn, quoted
@@ -20,8 +22,8 @@ from webhook.resolution import Place
 from webhook.value import Value
 from webhook.views.volcano import NO_JOB, Task, VolcanoJob
 
-LEGACY_RESOURCES = "cloud-tpus.google.com/"
-DEFAULT_QUEUE = "default"
+LEGACY_RESOURCES: Final = "cloud-tpus.google.com/"
+DEFAULT_QUEUE: Final = "default"
 """What the API server fills in.
 
 Source: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/batch/v1alpha1/job.go
@@ -147,7 +149,7 @@ def _pods(job: VolcanoJob, targets: Targets) -> Iterator[tuple[Accelerator, int]
         yield target.resolution.accelerator, tasks[index].replicas or 0
 
 
-VOLCANOJOB = Workload(
+VOLCANOJOB: Final = Workload(
     group="batch.volcano.sh",
     kind="Job",
     plural="jobs",

@@ -4,34 +4,42 @@ A kind is one module with a view, and one `Workload` value in `workloads.WORKLOA
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 from webhook import slices
+from webhook.accelerator import Accelerator
 from webhook.annotations import COPIED, INJECT
-from webhook.catalogue import Accelerator
 from webhook.messages import LONGEST_VALUE, Denied, Warn
 from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Edit, Path
+from webhook.plain import Plain
 from webhook.pod import Metadata
 from webhook.resolution import Place, Resolution, Worker
 from webhook.site import Site
-from webhook.value import Value
 
 
-class Target(Value, frozen=True):
+@final
+class Target(Plain):
     """A pod template that asked, and what it gets."""
 
-    place: Place
-    resolution: Resolution
+    FIELDS = ("place", "resolution")
+
+    def __init__(self, place: Place, resolution: Resolution) -> None:
+        self.place = place
+        self.resolution = resolution
 
 
-class Setting(Value, frozen=True):
+@final
+class Setting(Plain):
     """Where and how an object is looked at."""
 
-    namespace: str  # the request's: an object's own can be empty
-    site: Site
-    offline: bool = False  # no Pod admission follows: everything must be in the manifest
-    stored: bool = False  # an update of an object whose values are kept, whatever today's rules would say
+    FIELDS = ("namespace", "site", "offline", "stored")
+
+    def __init__(self, namespace: str, site: Site, *, offline: bool = False, stored: bool = False) -> None:
+        self.namespace = namespace  # the request's: an object's own can be empty
+        self.site = site
+        self.offline = offline  # no Pod admission follows: everything must be in the manifest
+        self.stored = stored  # an update of an object whose values are kept, whatever today's rules would say
 
 
 Targets = Sequence[Target]
@@ -58,7 +66,8 @@ def _as_it_is(obj: Any) -> Any:
     return obj
 
 
-class Workload(Value, frozen=True):
+@final
+class Workload(Plain):
     """One kind. `places`, `facts`, `findings` and `skipped` get the object's view.
 
     * `places`: its pod templates, in order.
@@ -71,25 +80,44 @@ class Workload(Value, frozen=True):
     * `hints`: places outside the templates whose value also says which form of a type is meant.
     """
 
-    group: str
-    kind: str
-    plural: str
-    view: type[Any]
-    places: Callable[[Any], Iterable[Place]]
-    skipped: Callable[[Any], str | None] = _never
-    facts: Callable[[Any, Targets, Setting], Targets] = _unchanged
-    findings: Callable[[Any, Targets, Setting], Findings] = _no_findings
-    versions: tuple[str, ...] = ("v1",)
-    patched: bool = True  # False: only checked at admission, its Pods are injected
-    reapply: str = ""  # on UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type
-    unfilled: Callable[[Any], Any] = _as_it_is
-    hints: tuple[Path, ...] = ()
-    defaults: Callable[[Any], Iterable[Edit]] = _no_defaults
+    FIELDS = (
+        *("group", "kind", "plural", "view", "places", "skipped", "facts", "findings"),
+        *("versions", "patched", "reapply", "unfilled", "hints", "defaults"),
+    )
 
-    @property
-    def name(self) -> str:
-        """Lower-case kind, for metrics and messages."""
-        return self.kind.lower()
+    def __init__(
+        self,
+        group: str,
+        kind: str,
+        plural: str,
+        view: type[Any],
+        places: Callable[[Any], Iterable[Place]],
+        *,
+        skipped: Callable[[Any], str | None] = _never,
+        facts: Callable[[Any, Targets, Setting], Targets] = _unchanged,
+        findings: Callable[[Any, Targets, Setting], Findings] = _no_findings,
+        versions: tuple[str, ...] = ("v1",),
+        patched: bool = True,
+        reapply: str = "",
+        unfilled: Callable[[Any], Any] = _as_it_is,
+        hints: tuple[Path, ...] = (),
+        defaults: Callable[[Any], Iterable[Edit]] = _no_defaults,
+    ) -> None:
+        self.group = group
+        self.kind = kind
+        self.plural = plural
+        self.view = view
+        self.places = places
+        self.skipped = skipped
+        self.facts = facts
+        self.findings = findings
+        self.versions = versions
+        self.patched = patched  # False: only checked at admission, its Pods are injected
+        self.reapply = reapply  # on UPDATE: "immutable" templates keep their stored values, "mutable" follow the type
+        self.unfilled = unfilled
+        self.hints = hints
+        self.defaults = defaults
+        self.name = kind.lower()  # for metrics and messages
 
 
 def apart(metadata: Metadata | None) -> Metadata:
