@@ -83,7 +83,9 @@ def run(server: Server, load: Load, core: int | None = None, pid: int = 0) -> Re
 
 
 def _pinned(core: int | None) -> list[str]:
-    return [] if core is None else ["taskset", "-c", str(core)]
+    """It looks for answers all the time, so all else on its core goes before it: a control plane that waits beside us
+    would else be moved to the server's core."""
+    return [] if core is None else ["chrt", "--idle", "0", "taskset", "-c", str(core)]
 
 
 def _flags(server: Server, load: Load) -> list[str]:
