@@ -6,14 +6,16 @@ Of what is measured it knows only whether its core is compiled.
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from webhook import patch
 
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+T = TypeVar("T")
 QUIET = 0.05
 """Share of the machine's processor time that others may use before a result is marked as noisy."""
 
@@ -33,6 +35,13 @@ def pinned(core: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def turn(number: int, things: Iterable[T]) -> list[T]:
+    """Forwards and backwards by turns, so that nobody always measures behind the same neighbour: what one leaves to
+    the next (an API server's garbage, full queues) is the next one's handicap."""
+    forwards = list(things)
+    return forwards[::-1] if number % 2 else forwards
 
 
 def cpu_seconds(pid: int) -> float:

@@ -1,6 +1,6 @@
 """Servers over TLS, one core for the server and the other for the load: throughput, times, memory, new connections.
 
-Rounds take turns (A B C A B C), so that what disturbs the machine disturbs all.
+Rounds take turns (A B C C B A), so that what disturbs the machine disturbs all.
 """
 
 from dataclasses import dataclass, field
@@ -61,9 +61,9 @@ def compare(
     body = body_file(directory)
     _, core = machine.cores()
     table: Table = {count: {server.name: Row() for server in servers} for count in connections}
-    for _ in range(rounds):
+    for number in range(rounds):
         for count, rows in table.items():
-            for server in servers:
+            for server in machine.turn(number, servers):
                 asked = load.Load(body, count, seconds, reconnect=reconnect, length=lengths[server.name][REVIEW])
                 rows[server.name].add(load.run(server, asked, core), machine.rss(server.process.pid))
     return table
