@@ -95,6 +95,11 @@ def tls(run: Run) -> None:
             ours = table[16]["accel"].rate
             run.measure(f"tls/{peer}", ratio(ours, row.rate), ours, row.rate)
             run.measure(f"cpu/{peer}", ratio(row.cpu, table[16]["accel"].cpu), ours, row.cpu)
+    nothing, floor = table[16]["read"].rate, table[16]["floor"].rate
+    run.measure("read/floor", ratio(nothing, floor), nothing, floor)
+    if "jobset" in table[16]:
+        theirs = table[16]["jobset"].rate
+        run.measure("read/jobset", ratio(nothing, theirs), nothing, theirs)
     if 64 in table:
         ours, theirs = table[64]["accel"].p99, table[64]["go"].p99
         run.measure("p99/go", ratio(ours, theirs), ours, theirs)

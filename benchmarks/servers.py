@@ -20,10 +20,11 @@ from tests.cluster.process import Process, answers, free_port, listening, wait_f
 from tests.cluster.tinyca import TinyCA
 
 START_SECONDS = 60
-NAMES = ("accel", "floor", "go", "textbook")
+NAMES = ("accel", "floor", "read", "go", "textbook")
 TITLES = {
     "accel": "accel-injector",
     "floor": "constant answer, our server (c)",
+    "read": "reads and writes, decides nothing (f)",
     "go": "Go, controller-runtime (a)",
     "textbook": "FastAPI, deepcopy, jsonpatch (b)",
     "jobset": "JobSet's own pod webhook (e)",
@@ -86,7 +87,7 @@ class Servers:
         self._running.remove(server)
 
     def _ready(self, server: Server) -> Callable[[], bool]:
-        if server.name in ("accel", "floor"):
+        if server.name in ("accel", "floor", "read"):
             return lambda: answers(f"http://127.0.0.1:{server.metrics_port}/readyz") and listening(server.port)
         return lambda: listening(server.port)
 
@@ -97,9 +98,10 @@ class Servers:
             accel = str(Path(sys.executable).with_name("accel"))
             ports = [f"--port={port}", f"--metrics-port={metrics_port}", "--lame-duck=0"]
             return [accel, "serve", "--host=127.0.0.1", *ports, *files]
-        if name == "floor":
+        if name in ("floor", "read"):
             ports = [f"--port={port}", f"--metrics-port={metrics_port}"]
-            return [*python, "benchmarks.peers.floor", "--review=jobset-pod", *ports, *files]
+            read = ["--read"] if name == "read" else []
+            return [*python, "benchmarks.peers.floor", "--review=jobset-pod", *read, *ports, *files]
         if name == "textbook":
             return [*python, "benchmarks.peers.textbook", f"--port={port}", *files]
         return [str(programs.ensure("peer")), f"--port={port}", f"--certs={self._directory}"]

@@ -37,6 +37,8 @@ TARGETS = (
     Target("tls/jobset", "the same, against JobSet's own webhook (e)", "x", low=8),
     Target("tls/textbook", "the same, against the textbook in Python (b)", "x"),
     Target("tls/floor", "the same, against the floor (c)", "x", low=0.8),
+    Target("read/floor", "a server that decides nothing (f): reads and writes, ours but for that, against (c)", "x"),
+    Target("read/jobset", "the same, against JobSet's own webhook (e): no decision could be faster", "x"),
     Target("cpu/go", "processor time of a call, Go's (a) over ours: the same ratio, less disturbed by others", "x"),
     Target("cpu/jobset", "the same, JobSet's own webhook (e) over ours", "x"),
     Target("cpu/floor", "the same, the floor (c) over ours", "x"),

@@ -1,9 +1,12 @@
 """The floor: our own server, with an answer that was made before it started.
 
-    python -m benchmarks.peers.floor --review jobset-pod --port N --metrics-port N --cert-file F --key-file F
+    python -m benchmarks.peers.floor --review jobset-pod --port N --metrics-port N --cert-file F --key-file F [--read]
 
 Everything is accel-injector's but the decision: the same sockets, HTTP, reading of the body, metrics and headers,
 and an answer of the same length. What is left between this and `accel serve` is `admission.admit`.
+
+With --read it reads each review as `admit` does and writes each answer anew, but decides nothing: the operations are
+ready. What is left then is what our own code decides, and no deciding could be faster than this server.
 """
 
 import argparse
@@ -13,9 +16,11 @@ import msgspec
 
 from benchmarks import reviews
 from webhook import config, review, server
-from webhook.admission import Answer, admit
+from webhook.admission import Answer, _created, admit
+from webhook.operation import Operation
 from webhook.settings import Settings
 from webhook.site import Site
+from webhook.views.admission import Answered, Response
 
 UID = b'"uid":"'
 UID_LENGTH = 36
@@ -36,6 +41,30 @@ class Constant:
         return Answer(answer.status, text, answer.outcome, answer.code, answer.kind, answer.operation)
 
 
+class Undecided(Constant):
+    """Reads every review and writes the same patch each time, whatever was asked."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        response = msgspec.json.decode(self._answer.body, type=Answered).response
+        self._operations = msgspec.json.decode(response.patch, type=list[Operation])
+        self._audit = response.auditAnnotations
+
+    def __call__(self, body: bytes, _site: Site) -> Answer:
+        request = _created(body) or review.decode(body)
+        response = Response(
+            uid=request.uid,
+            allowed=True,
+            patchType="JSONPatch",
+            patch=review.encode_patch(self._operations),
+            auditAnnotations=self._audit,
+        )
+        answer = self._answer
+        return Answer(
+            answer.status, review.encode(response), answer.outcome, answer.code, answer.kind, answer.operation
+        )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--review", required=True)
@@ -43,9 +72,11 @@ def main() -> int:
     parser.add_argument("--metrics-port", type=int, required=True)
     parser.add_argument("--cert-file", required=True)
     parser.add_argument("--key-file", required=True)
+    parser.add_argument("--read", action="store_true")
     given = vars(parser.parse_args())
     body = reviews.load(given.pop("review"))
-    return server.serve(msgspec.convert({"host": "127.0.0.1", **given}, Settings), Constant(body))
+    decide = Undecided(body) if given.pop("read") else Constant(body)
+    return server.serve(msgspec.convert({"host": "127.0.0.1", **given}, Settings), decide)
 
 
 if __name__ == "__main__":
