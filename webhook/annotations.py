@@ -130,8 +130,10 @@ def placeholders(containers: Sequence[tuple[str, int, Container]]) -> list[tuple
 
 
 def _hold(found: dict[tuple[str, str], object], name: str, amounts: Mapping[str, object] | None) -> None:
-    for resource in amounts or ():
-        if amounts and resource.startswith(PREFIX):
+    if amounts is None:
+        return
+    for resource in amounts:
+        if resource.startswith(PREFIX):
             found.setdefault((name, resource), amounts[resource])
 
 

@@ -22,7 +22,6 @@ MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 
 Source: https://github.com/volcano-sh/volcano/blob/master/pkg/controllers/podgroup/pg_controller_handler.go
 """
-KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 class Scheduling(Value, frozen=True):
