@@ -14,7 +14,7 @@ from benchmarks.sample import Figure
 from webhook import admission, config, review
 from webhook.inject import inject
 from webhook.kinds.workload import Setting
-from webhook.server import settle
+from webhook.server.replica import settle
 from webhook.site import Site
 from webhook.views.admission import Response
 from webhook.workloads import WORKLOADS

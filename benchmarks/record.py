@@ -17,9 +17,9 @@ from tests.cluster import controllers
 from tests.cluster.controlplane import ControlPlane, expect
 from webhook import review
 from webhook.admission import Answer
-from webhook.log import configure
-from webhook.server import running
-from webhook.settings import Settings
+from webhook.server.log import configure
+from webhook.server.replica import running
+from webhook.server.settings import Settings
 from webhook.site import Site
 from webhook.views.admission import Response
 

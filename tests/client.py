@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs.authority import KeyPair
 from webhook.admission import Answer
-from webhook.server import Addresses
+from webhook.server.replica import Addresses
 from webhook.site import Site
 
 REVIEW = json.dumps(

@@ -21,7 +21,7 @@ from tests import mutants
 from tests.case import site
 from tests.client import answer, connect, post, trust
 from webhook.admission import admit
-from webhook.server import Addresses
+from webhook.server.replica import Addresses
 
 MOST_MIB = 224  # of the process, at any moment; the chart gives its container 256
 MIB = 1024 * 1024

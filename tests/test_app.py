@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.client import ANSWER, REVIEW, Recorder
 from webhook.admission import Answer
-from webhook.app import LARGEST_BODY, MOST_BYTES, SMALL_BODY, Webhook, _deadline
-from webhook.metrics import Metrics
+from webhook.server.app import LARGEST_BODY, MOST_BYTES, SMALL_BODY, Webhook, _deadline
+from webhook.server.metrics import Metrics
 
 JSON = [(b"content-type", b"application/json")]
 

@@ -13,8 +13,8 @@ from tests.client import call, post
 from webhook.admission import admit
 from webhook.manifest import injected
 from webhook.messages import Denied
-from webhook.server import Addresses, running
-from webhook.settings import Settings
+from webhook.server.replica import Addresses, running
+from webhook.server.settings import Settings
 from webhook.site import Site
 from webhook.workloads import WORKLOADS
 

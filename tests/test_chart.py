@@ -18,7 +18,7 @@ from charts import document
 from tests import chart
 from tests.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
 from webhook import __version__
-from webhook.metrics import Metrics
+from webhook.server.metrics import Metrics
 from webhook.workloads import WORKLOADS
 
 VALUES = document.read((CHART / "values.yaml").read_text())

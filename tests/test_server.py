@@ -23,9 +23,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs import authority, directory
 from tests.client import ANSWER, REVIEW, Recorder, allow, answer, call, closed, connect, identity, post, probe, trust
-from webhook.connection import Limits
-from webhook.server import Addresses, running
-from webhook.settings import BadSetting, Settings
+from webhook.server.connection import Limits
+from webhook.server.replica import Addresses, running
+from webhook.server.settings import BadSetting, Settings
 
 LOCAL = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, lame_duck=0, drain_timeout=5)
 SHORT = Limits(handshake=1, read=1, idle=2, farewell=1, look=0.1)
@@ -535,8 +535,8 @@ def test_clients_are_asked_for_their_certificate(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from tests.client import allow
-from webhook.server import serve
-from webhook.settings import Settings
+from webhook.server.replica import serve
+from webhook.server.settings import Settings
 sys.exit(serve(Settings(host="127.0.0.1", port=0, metrics_port=0, **{more!r}), allow))
 """
 

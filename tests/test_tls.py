@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from certs import authority
 from tests.client import identity
-from webhook.tls import BadPair, Certificate, Pem, build, names_of
+from webhook.server.tls import BadPair, Certificate, Pem, build, names_of
 
 NOW = datetime.now(UTC)
 CA = authority.new_ca(NOW)

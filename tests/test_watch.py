@@ -11,10 +11,10 @@ from certs import authority, directory
 from tests.client import Recorder
 from webhook import config
 from webhook.document import BadConfig
-from webhook.health import Health
-from webhook.metrics import Metrics
+from webhook.server.health import Health
+from webhook.server.metrics import Metrics
+from webhook.server.watch import CertificateFiles, SiteFile, StateFile, Unusable
 from webhook.site import Site
-from webhook.watch import CertificateFiles, SiteFile, StateFile, Unusable
 
 NOW = datetime.now(UTC)
 CA = authority.new_ca(NOW)

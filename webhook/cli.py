@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from webhook import __version__
-from webhook.settings import BadSetting, Settings
+from webhook.server.settings import BadSetting, Settings
 
 ELSEWHERE = {"check": ("webhook.check", "check_app"), "certs": ("certs.cli", "certs_app")}
 """Commands that bring their own typer application: name to module and attribute."""
@@ -242,9 +242,9 @@ def serve(
         drain_timeout=drain_timeout,
         max_bodies=max_bodies,
     ).check()
-    from webhook import server
+    from webhook.server import replica
 
-    raise typer.Exit(server.serve(settings))
+    raise typer.Exit(replica.serve(settings))
 
 
 class Failure(Exception):

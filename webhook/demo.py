@@ -22,12 +22,12 @@ from rich.table import Table
 from rich.text import Text
 
 from webhook import manifest, terminal
-from webhook.log import configure
 from webhook.manifest import Subject
 from webhook.node import Document
 from webhook.rewrite import rewrite
-from webhook.server import Addresses, running
-from webhook.settings import Settings
+from webhook.server.log import configure
+from webhook.server.replica import Addresses, running
+from webhook.server.settings import Settings
 from webhook.workloads import WORKLOADS
 
 SHOWN = ("pod.yaml", "gpu-pod.yaml", "jobset-multislice.yaml")

@@ -15,10 +15,11 @@ import sys
 import msgspec
 
 from benchmarks import reviews
-from webhook import config, review, server
+from webhook import config, review
 from webhook.admission import Answer, _created, admit
 from webhook.operation import Operation
-from webhook.settings import Settings
+from webhook.server import replica
+from webhook.server.settings import Settings
 from webhook.site import Site
 from webhook.views.admission import Answered, Response
 
@@ -76,7 +77,7 @@ def main() -> int:
     given = vars(parser.parse_args())
     body = reviews.load(given.pop("review"))
     decide = Undecided(body) if given.pop("read") else Constant(body)
-    return server.serve(msgspec.convert({"host": "127.0.0.1", **given}, Settings), decide)
+    return replica.serve(msgspec.convert({"host": "127.0.0.1", **given}, Settings), decide)
 
 
 if __name__ == "__main__":

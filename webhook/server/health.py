@@ -7,8 +7,8 @@ still answers calls from one, and taking it out of the Service would turn a smal
 from datetime import datetime
 from typing import Any
 
-from webhook.app import Receive, Scope, Send
-from webhook.metrics import CONTENT_TYPE, Metrics
+from webhook.server.app import Receive, Scope, Send
+from webhook.server.metrics import CONTENT_TYPE, Metrics
 
 _TEXT = b"text/plain; charset=utf-8"
 

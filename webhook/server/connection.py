@@ -15,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from webhook.tls import names_of
+from webhook.server.tls import names_of
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -24,17 +24,17 @@ import uvloop
 
 from webhook import __version__, config
 from webhook.admission import Answer, admit
-from webhook.app import Asgi, Webhook
-from webhook.connection import Connections, Limits
-from webhook.direct import Direct
 from webhook.document import BadConfig
-from webhook.health import Health, Operations
-from webhook.log import Log, configure
-from webhook.metrics import Metrics, prepare
-from webhook.settings import BadSetting, Settings
+from webhook.server.app import Asgi, Webhook
+from webhook.server.connection import Connections, Limits
+from webhook.server.direct import Direct
+from webhook.server.health import Health, Operations
+from webhook.server.log import Log, configure
+from webhook.server.metrics import Metrics, prepare
+from webhook.server.settings import BadSetting, Settings
+from webhook.server.tls import Certificate, Pem, build
+from webhook.server.watch import CertificateFiles, SiteFile, StateFile, Unusable
 from webhook.site import Site
-from webhook.tls import Certificate, Pem, build
-from webhook.watch import CertificateFiles, SiteFile, StateFile, Unusable
 
 BACKLOG = 2048
 """Connections that the kernel completes for us while we are busy: a burst of pods opens one each."""

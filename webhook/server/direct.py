@@ -13,7 +13,7 @@ from typing import Any, cast
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from webhook.connection import CLOSE, Connection, Connections
+from webhook.server.connection import CLOSE, Connection, Connections
 
 SMALL = 32 * 1024
 """Bytes of a body that is waited for here, as its Content-Length says. A larger one is streamed, so that it can be

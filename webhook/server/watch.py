@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from webhook.document import BadConfig
-from webhook.health import Health
-from webhook.log import Log
-from webhook.metrics import Metrics
+from webhook.server.health import Health
+from webhook.server.log import Log
+from webhook.server.metrics import Metrics
+from webhook.server.tls import BadPair, Certificate, Pair, Pem, build
 from webhook.site import Site
-from webhook.tls import BadPair, Certificate, Pair, Pem, build
 
 Clock = Callable[[], datetime]
 

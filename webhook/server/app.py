@@ -16,8 +16,8 @@ from typing import Any
 
 from webhook import __version__
 from webhook.admission import Answer
-from webhook.log import Log
-from webhook.metrics import Metrics
+from webhook.server.log import Log
+from webhook.server.metrics import Metrics
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
