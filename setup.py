@@ -19,6 +19,7 @@ CORE = (
     "devices",
     "host",
     "inject",
+    "limits",
     "messages",
     "metadata",
     "mutators",

@@ -9,23 +9,17 @@ from typing import Any, Final, final
 
 import msgspec
 
-from webhook import reapply, review
+from webhook import limits, reapply, review
 from webhook.inject import Injection, inject, refused, reinject
 from webhook.kinds.workload import Setting, Workload
 from webhook.messages import Denied, Warn
 from webhook.operation import Operation
 from webhook.patch import Section, render
 from webhook.plain import Plain
-from webhook.review import BadReview
+from webhook.review import BadReview, TooDeep
 from webhook.site import Site
 from webhook.views.admission import Request, Response, Status
 from webhook.workloads import WORKLOADS
-
-MOST_WARNINGS: Final = 5
-"""More would be cut by the API server: it keeps 4096 characters of all warnings.
-
-Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filters/warning.go
-"""
 
 
 @final
@@ -72,14 +66,29 @@ def admit(body: bytes, site: Site) -> Answer:
     try:
         mentioned = mentions_us(body)
         request = (_created(body) if mentioned else None) or review.decode(body)
+    except TooDeep as bad:
+        return _too_deep(body, bad)
     except BadReview as bad:
         return _bad(bad)
     try:
         return _decide(request, site, mentioned)
+    except TooDeep as bad:
+        return _too_deep(body, bad)
     except BadReview as bad:
         return _bad(bad)
     except Exception:
         return _answer(request, 500, b"accel-injector: internal error", "error", detail=traceback.format_exc())
+
+
+def _too_deep(body: bytes, bad: BadReview) -> Answer:
+    """A decision all the same, where we can tell whose request it is."""
+    request = review.decode_head(body)
+    if request is None:
+        return _bad(bad)
+    denied = limits.too_large("the object", "more levels than can be read", "some hundreds of levels, one in another")
+    if request.operation == "UPDATE":
+        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
+    return _denied(request, denied)
 
 
 def _bad(bad: BadReview) -> Answer:
@@ -167,8 +176,7 @@ def view(workload: Workload, raw: bytes) -> Any:
     try:
         return _DECODERS[workload.group, workload.kind].decode(raw)
     except msgspec.MsgspecError as error:
-        what, _, path = str(error).partition(" - at `")
-        raise Denied("unreadable", where=path.rstrip("`")[:160] or "the object", value=what) from None
+        raise limits.unreadable(raw, str(error)) from None
 
 
 def _injection(request: Request[Any], workload: Workload, obj: Any, site: Site) -> Injection:
@@ -181,17 +189,28 @@ def _injection(request: Request[Any], workload: Workload, obj: Any, site: Site) 
     return reinject(workload, obj, old, setting)
 
 
+_PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3
+"""Bytes of a patch: it goes as base64, with warnings and the rest beside it."""
+
+_TYPES: Final = 4096
+"""Characters of the types in an audit annotation."""
+
+
 def _injected(request: Request[Any], workload: Workload, obj: Any, injection: Injection) -> Answer:
     operations = _operations(obj, injection) if workload.patched else []
-    types = ",".join(injection.types)
+    types = ",".join(injection.types)[:_TYPES]
     if not operations:
         outcome = "skipped" if injection.skipped else "unchanged"
         return _allowed(request, outcome, injection.warnings, code=injection.skipped, type_name=types)
+    patch = review.encode_patch(operations, _PATCH)
+    if patch is None:
+        size = f"more than {_PATCH:,} bytes of changes"
+        return _refused(request, workload, limits.too_large("what is to be injected", size, f"{_PATCH:,}"))
     response = Response(
         uid=request.uid,
         allowed=True,
         patchType="JSONPatch",
-        patch=review.encode_patch(operations),
+        patch=patch,
         warnings=_texts(injection.warnings),
         auditAnnotations={"type": types, "outcome": "injected"},
     )
@@ -221,7 +240,12 @@ def _denied(request: Request[Any], denied: Denied) -> Answer:
 
 
 def _texts(warnings: tuple[Warn, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(w.text() for w in warnings))[:MOST_WARNINGS] if warnings else ()
+    texts: dict[str, None] = {}
+    for warning in warnings:
+        texts[warning.text()] = None
+        if len(texts) == limits.WARNINGS:
+            break
+    return tuple(texts)
 
 
 def _answer(

@@ -5,10 +5,10 @@ container. Values are checked here, as words; what they mean for hardware is the
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, final
 
-from webhook import quantity
+from webhook import limits, quantity
 from webhook.messages import Denied, Warn, quoted
 from webhook.plain import Plain
 from webhook.pod import Annotations, Container
@@ -46,6 +46,9 @@ VOIDED: Final = (COUNT, TOPOLOGY, CONTAINER)
 """What an outer level says of another type than the one that a nearer level names."""
 COPIED: Final = (TYPE, COUNT, TOPOLOGY, CONTAINER, MODE, SCHEDULER, QUEUE, PLACEMENT, SHM, MULTISLICE)
 """What a pod template takes over from outer levels, so that its Pods say the same when they arrive."""
+
+_LONGEST: Final = {CONTAINER: limits.LIST, PLACEMENT: limits.LIST}
+"""Characters of a value, where it is more than one word."""
 
 NONE: Final = "none"
 _MODES: Final = ("plugin", "host")
@@ -100,8 +103,13 @@ class Ask(Plain):
 
 
 def own(annotations: Annotations) -> dict[str, str]:
-    """The annotations that are ours, without those that are null."""
-    return {k: v for k, v in annotations.items() if v is not None and k.startswith(PREFIX)}
+    """The annotations that we know, without those that are null. It looks for ours, however many others there are."""
+    return {key: value for key in KEYS if (value := annotations.get(key)) is not None}
+
+
+def unknown(annotations: Annotations) -> list[str]:
+    """Keys with our prefix that nobody reads, sorted."""
+    return sorted([k for k, v in annotations.items() if k.startswith(PREFIX) and k not in _KNOWN and v is not None])
 
 
 def nearest_level(levels: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, int]]:
@@ -148,6 +156,8 @@ def ask(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, obje
 
 
 def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
+    for key, (word, _) in found.items():
+        limits.check(key, word, _LONGEST.get(key, limits.WORD))
     if len(found) == 1:  # a type alone, as mostly
         word, level = found[TYPE]
         return Ask(word.strip(), TYPE, near=True) if level == template else _from_outside(word)
@@ -206,21 +216,30 @@ def _amount(container: str, resource: str, amount: object) -> int:
     count = quantity.devices(amount)
     if count is None or count < 1:
         where = f"limit {resource[:64]} of container {quoted(container)}"
+        if isinstance(amount, str):
+            limits.check(where, amount, limits.QUANTITY)
         raise Denied("placeholder-quantity", where=where, value=amount, valid="an integer from 1 (a TPU: 1)")
     return count
 
 
-def strange(levels: Sequence[Mapping[str, str]], typed: bool) -> list[Warn]:
-    """Warnings for keys that nobody reads: misspelt ones, and any beside `injected` where there is no type."""
-    seen = {key for level in levels for key in level}
-    found: list[Warn] = []
-    if not seen <= _KNOWN:
-        for key in sorted(seen - _KNOWN):
-            nearest = difflib.get_close_matches(key, KEYS[:-1], n=1, cutoff=0.0)
-            found.append(Warn("unknown-key", {"key": key[:48], "nearest": nearest[0]}))
-    if not typed:
-        found += [Warn("no-type", {"key": key}) for key in KEYS[1:-2] if key in seen]
+def without_effect(levels: Sequence[Mapping[str, str]]) -> list[str]:
+    """The keys that say nothing, since no level has a type."""
+    return [key for key in KEYS[1:-2] if any(key in level for level in levels)]
+
+
+def strange(keys: Iterable[str]) -> list[Warn]:
+    """Warnings of keys that nobody reads, each with the one that was probably meant: of a few, and of how many more."""
+    every = list(dict.fromkeys(keys))
+    named = every if len(every) <= limits.WARNINGS else every[: limits.WARNINGS - 1]
+    found = [Warn("unknown-key", {"key": key[:48], "nearest": _nearest(key)}) for key in named]
+    if len(named) < len(every):
+        found.append(Warn("unknown-keys", {"number": f"{len(every) - len(named):,}"}))
     return found
+
+
+def _nearest(key: str) -> str:
+    found: list[str] = difflib.get_close_matches(key[: limits.LABEL_VALUE], KEYS[:-1], n=1, cutoff=0.0)
+    return found[0]
 
 
 def switched_off(level: Mapping[str, str]) -> bool:
@@ -266,6 +285,7 @@ def _names(key: str, value: str | None) -> tuple[str, ...]:
 def _shm(value: str | None) -> str | None:
     if value is None or value in _BOOLEANS:
         return value
+    limits.check(SHM, value, limits.QUANTITY)
     size = quantity.parse(value)
     if size is None or size < 1:
         raise Denied("bad-value", where=SHM, value=value, valid='"true", "false", or a size such as 64Gi')

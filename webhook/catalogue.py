@@ -47,7 +47,9 @@ NEAREST: Final = 3
 LONGEST_NAME: Final = 63
 """Characters of a name that are compared with others; no type's name is longer."""
 
-_TPU: Final = re.compile(r"(?:tpu-)?(?P<generation>[a-z0-9]+)-(?P<size>[1-9]\d{0,6}|[1-9]\d*(?:x[1-9]\d*)+)")
+_TPU: Final = re.compile(
+    r"(?:tpu-)?(?P<generation>[a-z0-9]++)-(?P<size>[1-9][0-9]{0,6}|[1-9][0-9]*+(?:x[1-9][0-9]*+)++)"
+)
 
 
 class Catalogue:

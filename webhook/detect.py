@@ -1,13 +1,14 @@
 """Detection: a device resource in a container's limits brings the admin's profile, with no annotation at all. Pure.
 
-Only the profile is applied: no selector, no scheduler, no count. Nothing is ever denied, since nobody asked.
+Only the profile is applied: no selector, no scheduler, no count. Nothing is ever denied, since nobody asked: what
+would be is left as it is.
 """
 
 from webhook import quantity
 from webhook.container import containers_of
 from webhook.devices import Holder
 from webhook.host import give
-from webhook.messages import Warn
+from webhook.messages import Denied, Warn
 from webhook.patch import Edit
 from webhook.pod import PodSpec
 from webhook.resolution import Place
@@ -48,4 +49,7 @@ def detected(place: Place, namespace: str, site: Site) -> Detected:
         types.append(site.catalogue.any_model(resource))
         for holder in holders:
             held.setdefault((holder.within, holder.index), (holder, []))[1].extend(profiles)
-    return Detected(tuple(types), tuple(give(place, list(held.values()))))
+    try:
+        return Detected(tuple(types), tuple(give(place, list(held.values()))))
+    except Denied as denied:
+        return Detected(found=(Warn("not-detected", {"why": denied.message.splitlines()[0]}),))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, final
 
-from webhook import quantity
+from webhook import limits, quantity
 from webhook.accelerator import Accelerator
 from webhook.annotations import COUNT, Ask
 from webhook.container import Placed
@@ -56,6 +56,8 @@ def asked(within: str, container: Container, resource: str) -> int | None:
         count = quantity.devices(amount)
         if count is None or count < 0:
             where = f"{_named_part(within, container, part)}.{resource}"
+            if isinstance(amount, str):
+                limits.check(where, amount, limits.QUANTITY)
             raise Denied("bad-value", where=where, value=amount, valid="a whole number")
         if found is not None and found != count:
             raise Denied(
@@ -100,12 +102,15 @@ def _unnamed(ask: Ask, annotations: Annotations, placed: Sequence[Placed], amoun
     return ordinary[:1]
 
 
-def _named(name: str, placed: Sequence[Placed]) -> Placed:
+def _named(names: Sequence[str], placed: Sequence[Placed]) -> list[Placed]:
+    by_name: dict[str | None, Placed] = {}
     for candidate in placed:
-        if candidate[2].name == name:
-            return candidate
-    names = ", ".join(quoted(p[2].name) for p in placed[:10]) or "there are none"
-    raise Denied("unknown-container", value=name, names=names)
+        by_name.setdefault(candidate[2].name, candidate)
+    for name in names:
+        if name not in by_name:
+            known = ", ".join(quoted(p[2].name) for p in placed[:10]) or "there are none"
+            raise Denied("unknown-container", value=name, names=known)
+    return [by_name[name] for name in names]
 
 
 def holders(
@@ -118,7 +123,7 @@ def holders(
     resource = accelerator.resource
     amounts: Amounts | None = None
     if ask.containers:
-        picked = [_named(name, placed) for name in ask.containers]
+        picked = _named(ask.containers, placed)
     else:
         amounts = _amounts(placed, resource)
         picked = _unnamed(ask, annotations, placed, amounts)

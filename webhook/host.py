@@ -7,7 +7,7 @@ Annotations choose the mode and nothing else: no text of a user's ever becomes a
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from webhook.annotations import COUNT
@@ -17,17 +17,33 @@ from webhook.devices import Holder
 from webhook.messages import Denied, Warn, quoted
 from webhook.metadata import labels_of
 from webhook.patch import Amend, Append, Edit, Path, Put
-from webhook.pod import Container, EnvVar, PodAffinityTerm
+from webhook.pod import Container, EnvVar, Volume
 from webhook.resolution import Place, Resolution
 from webhook.site import Device, Profile, Site, matches
 from webhook.value import Value
 
 LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 WHOLE_NODE: Final = "accel.io/whole-node"
+INJECTION: Final = "accel.io/injection"
 HOSTNAME: Final = "kubernetes.io/hostname"
 CHARACTER_DEVICE: Final = "CharDevice"
 MOST_DEVICES: Final = 64
 """Device files of one Pod. A bound, not a fact about hardware: no machine in the catalogue has more than 16."""
+_ALIKE: Final = {"matchExpressions": [{"key": WHOLE_NODE, "operator": "Exists"}]}
+APART: Final[dict[str, object]] = {
+    "labelSelector": _ALIKE,
+    "namespaceSelector": {"matchLabels": {INJECTION: "enabled"}},
+    "topologyKey": HOSTNAME,
+}
+"""The term that keeps Pods with whole nodes apart, in the namespaces whose Pods can be given one."""
+
+APART_EVERYWHERE: Final[dict[str, object]] = {
+    "labelSelector": _ALIKE,
+    "namespaceSelector": {},
+    "topologyKey": HOSTNAME,
+}
+"""Its earlier form, by which a Pod in any namespace could make others wait. Stored templates may have it."""
+
 ANYTHING: Final = ""
 """The hostPath type that the kubelet does not check.
 
@@ -37,7 +53,9 @@ Source: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-typ
 Gift = tuple[Holder, Sequence[Profile]]
 """A container, and the profiles that it is given."""
 
-_PLAIN: Final = re.compile(r"(/[a-z0-9]+(-[a-z0-9]+)*){2,}")  # one step alone could be another volume's: accel-shm
+_PLAIN: Final = re.compile(
+    r"(?:/[a-z0-9]++(?:-[a-z0-9]++)*+){2,}+"
+)  # one step alone could be another volume's: accel-shm
 _LONGEST_NAME: Final = 63
 
 
@@ -93,20 +111,22 @@ def give(place: Place, gifts: Sequence[Gift]) -> Iterator[Edit | Warn]:
 
     Warnings about mounts come with the mounts: Pods whose workload was injected have them, and stay silent.
     """
-    present = [v for v in place.spec.volumes or () if v is not None]
-    taken = {v.name: v.hostPath.path if v.hostPath else None for v in present if v.name}
-    mounted = False
+    volumes = _Volumes([v for v in place.spec.volumes or () if v is not None])
+    mounted, devices = False, set[str]()
     for holder, profiles, first in _numbered(gifts):
         privileged = _privileged(holder.container, profiles)
-        mounts = [m for m in _wanted(holder, profiles, first, privileged) if m.mount_path not in _mounted(holder)]
+        wanted, there = _wanted(holder, profiles, first, privileged), _mounted(holder)
+        devices.update(m.host_path for m in wanted if not m.read_only)
+        mounts = [mount for mount in wanted if mount.mount_path not in there]
         for mount in mounts:
-            yield from _mount(holder, mount, taken)
+            yield from _mount(holder, mount, volumes)
         yield from _variables(holder, profiles)
         if privileged and _unsaid(holder.container):
             yield Put(_path(holder, "securityContext", "privileged"), True)
         if not privileged and any(not mount.read_only for mount in mounts):
             yield Warn("devices-closed", {"name": holder.container.name})
         mounted = mounted or bool(mounts)
+    _check_read_only(place, gifts, volumes, devices)
     if mounted:
         yield Warn("host-path-policy")
     if any(profile.exclusive_node for _, profiles in gifts for profile in profiles):
@@ -129,12 +149,64 @@ def _mounted(holder: Holder) -> set[str | None]:
     return {m.mountPath for m in holder.container.volumeMounts or () if m is not None}
 
 
-def _mount(holder: Holder, mount: Mount, taken: dict[str, str | None]) -> Iterator[Edit]:
-    """A mount and its volume, unless a volume of whatever name is that path already; `taken` is kept up to date."""
-    name = next((there for there, path in taken.items() if path == mount.host_path), None)
+class _Volumes:
+    """A template's volumes, with ours as they are added."""
+
+    def __init__(self, present: Sequence[Volume]) -> None:
+        self.paths: dict[str, str] = {}  # of the node's files, by name
+        self.names = {v.name for v in present}
+        self._by_path: dict[str, str] = {}
+        for volume in present:
+            if volume.name and volume.hostPath and volume.hostPath.path:
+                self._know(volume.name, volume.hostPath.path)
+
+    def _know(self, name: str, path: str) -> None:
+        self.paths[name] = path
+        self._by_path.setdefault(path, name)
+
+    def named(self, path: str) -> str | None:
+        """The volume, of whatever name, that is this path of the node."""
+        return self._by_path.get(path)
+
+    def add(self, mount: Mount) -> str:
+        """A name for a new volume."""
+        name = next(name for name in volume_names(mount) if name not in self.names)
+        self.names.add(name)
+        self._know(name, mount.host_path)
+        return name
+
+
+def _check_read_only(place: Place, gifts: Sequence[Gift], volumes: _Volumes, devices: Collection[str]) -> None:
+    """Denies a mount of a profile's libraries that can be written to: by any container, through whosever volume.
+
+    The volume is there because the profile asks for it, and its name can be known: so a container that names it
+    itself would get what the admin gave for reading only. `devices` are paths that profiles give for more than that.
+    """
+    libraries = {library.host_path for _, profiles in gifts for p in profiles for library in p.libraries}
+    paths = {name: path for name, path in volumes.paths.items() if path not in devices}
+    guarded = {name: path for name, path in paths.items() if any(_is_within(path, one) for one in libraries)}
+    for _, _, container in place.containers if guarded else ():
+        for mount in container.volumeMounts or ():
+            if mount is not None and mount.name in guarded and not mount.readOnly:
+                where = f"container {quoted(container.name)}: the mount of volume {quoted(mount.name)}"
+                raise Denied("writable-library", where=where, value=guarded[mount.name])
+
+
+def _is_within(path: str, library: str) -> bool:
+    """Whether a path of the node, however it is spelled, is the library's or stands below it."""
+    steps, above = _steps(path), _steps(library)
+    return steps[: len(above)] == above
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in path.split("/") if step not in ("", ".")]
+
+
+def _mount(holder: Holder, mount: Mount, volumes: _Volumes) -> Iterator[Edit]:
+    """A mount and its volume, unless a volume of whatever name is that path already."""
+    name = volumes.named(mount.host_path)
     if name is None:
-        name = next(name for name in volume_names(mount) if name not in taken)
-        taken[name] = mount.host_path
+        name = volumes.add(mount)
         source = {"path": mount.host_path, "type": mount.type}
         yield Append(("spec", "volumes"), {"name": name, "hostPath": source}, key=("name",))
     item: dict[str, object] = {"name": name, "mountPath": mount.mount_path}
@@ -143,7 +215,7 @@ def _mount(holder: Holder, mount: Mount, taken: dict[str, str | None]) -> Iterat
     yield Append(_path(holder, "volumeMounts"), item, key=("mountPath",))
 
 
-def _wanted(holder: Holder, profiles: Sequence[Profile], first: int, privileged: bool) -> Iterator[Mount]:
+def _wanted(holder: Holder, profiles: Sequence[Profile], first: int, privileged: bool) -> list[Mount]:
     """What a container gets, each place once.
 
     A device file must exist and be one, else the kubelet does not start the container. One that a node may lack
@@ -160,7 +232,7 @@ def _wanted(holder: Holder, profiles: Sequence[Profile], first: int, privileged:
         mounts += [Mount(library.host_path, library.mount_path, read_only=True) for library in profile.libraries]
         for mount in mounts:
             found.setdefault(mount.mount_path, mount)
-    yield from found.values()
+    return list(found.values())
 
 
 def _files(devices: Sequence[Device], first: int, count: int) -> Iterator[str]:
@@ -254,26 +326,19 @@ def _whole_node(place: Place) -> Iterator[Edit]:
     """No two such Pods on one node.
 
     Nobody counts devices that no resource stands for, so two Pods would be given the same files. Kubernetes has no
-    field for a node of one's own; anti-affinity among these Pods, in all namespaces, is the part of it that keeps
-    devices apart and does not mind DaemonSets. That Pods which use other ways to the devices (a device plugin,
-    their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
+    field for a node of one's own; anti-affinity among these Pods, in all namespaces that have injection, is the part
+    of it that keeps devices apart and does not mind DaemonSets. A term that says anything more, or less, is not ours:
+    one that also names a namespace, or another label, keeps nobody away. That Pods which use other ways to the devices
+    (a device plugin, their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
     """
     if labels_of(place.template.metadata).whole_node is None:
         yield Put(("metadata", "labels", WHOLE_NODE), "true")
     affinity = place.spec.affinity and place.spec.affinity.podAntiAffinity
     terms = (affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution) or ()
-    if not any(term is not None and _apart(term) for term in terms):
-        alike = {"matchExpressions": [{"key": WHOLE_NODE, "operator": "Exists"}]}
-        term = {"labelSelector": alike, "namespaceSelector": {}, "topologyKey": HOSTNAME}
+    if not any(term in (APART, APART_EVERYWHERE) for term in terms):
         path = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-        yield Append(path, term, key=("labelSelector", "topologyKey"))
-
-
-def _apart(term: PodAffinityTerm) -> bool:
-    """Whether this is the term that keeps Pods with whole nodes apart."""
-    expressions = (term.labelSelector and term.labelSelector.matchExpressions) or ()
-    return term.topologyKey == HOSTNAME and [(e.key, e.operator) for e in expressions if e] == [(WHOLE_NODE, "Exists")]
+        yield Append(path, APART, key=("labelSelector", "topologyKey"))
 
 
 def _path(holder: Holder, *segments: str) -> Path:

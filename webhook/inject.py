@@ -6,7 +6,7 @@ The webhook and `accel inject` share it, so that both say the same of the same o
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from webhook import annotations
+from webhook import annotations, limits
 from webhook.annotations import INJECT, INJECTED, NONE, TYPE
 from webhook.detect import detected
 from webhook.kinds.workload import Setting, Target, Workload
@@ -51,22 +51,23 @@ def inject(workload: Workload, obj: Any, setting: Setting) -> Injection:
     said = _heard(workload.places(obj))
     _check_reach(workload, obj, said)
     targets = _targets(workload, obj, said, setting)
-    warnings = _notices(workload, obj, said)
-    sections = _sections(said, targets, warnings)
-    _placed(sections, _edits(workload.findings(obj, targets, setting), warnings))
+    collected = _Collected(_notices(workload, obj, said))
+    sections = _sections(said, targets, collected)
+    depths = {len(path) for path in sections}
+    _placed(sections, depths, collected.edits(workload.findings(obj, targets, setting)))
     names = [target.resolution.accelerator.name for target in targets]
     for one in _unasked(said, setting):
         brought = detected(one.place, setting.namespace, setting.site)
-        _placed(sections, within(one.place.path, _edits(brought.found, warnings)))
+        _placed(sections, depths, within(one.place.path, collected.edits(brought.found)))
         names += brought.types
     return Injection(
         sections=tuple([Section(path, edits) for path, edits in sections.items() if edits]),
-        warnings=tuple(warnings),
+        warnings=tuple(collected.warnings),
         types=tuple(dict.fromkeys([name for name in names if name])),
     )
 
 
-def _sections(said: Sequence["_Said"], targets: Sequence[Target], warnings: list[Warn]) -> dict[Path, list[Edit]]:
+def _sections(said: Sequence["_Said"], targets: Sequence[Target], collected: "_Collected") -> dict[Path, list[Edit]]:
     """Each template's edits; a template like the one before it, with the same resolution, has the very same list."""
     again = {one.place.path for one in said if one.again}
     sections: dict[Path, list[Edit]] = {}
@@ -76,25 +77,37 @@ def _sections(said: Sequence["_Said"], targets: Sequence[Target], warnings: list
         if before is not None and path in again and same(target.resolution, before.resolution):
             sections[path] = sections[before.place.path]
         else:
-            sections[path] = _edits(_mutated(target), warnings)
+            sections[path] = collected.edits(_mutated(target))
         before = target
     return sections
 
 
-def _edits(found: Iterable[Edit | Warn], warnings: list[Warn]) -> list[Edit]:
-    """The edits; the warnings among them are added to the others."""
-    edits: list[Edit] = []
-    for one in found:
-        if isinstance(one, Warn):
-            warnings.append(one)
-        else:
-            edits.append(one)
-    return edits
+class _Collected:
+    """Warnings of one object, and how many edits it has so far: what cannot fit into an answer is not collected."""
+
+    def __init__(self, warnings: list[Warn]) -> None:
+        self.warnings = warnings
+        self._number = 0
+
+    def edits(self, found: Iterable[Edit | Warn]) -> list[Edit]:
+        """The edits; the warnings among them are added to the others."""
+        edits: list[Edit] = []
+        for one in found:
+            if isinstance(one, Warn):
+                self.warnings.append(one)
+            else:
+                edits.append(one)
+                self._number += 1
+                if self._number > limits.EDITS:
+                    raise limits.too_large("what is to be injected", "too many changes", f"{limits.EDITS:,}")
+        return edits
 
 
-def _placed(sections: dict[Path, list[Edit]], edits: Iterable[Edit]) -> None:
-    """Edits that name their places from the object go to the template that they reach into, else to the object's."""
-    depths = {len(path) for path in sections}
+def _placed(sections: dict[Path, list[Edit]], depths: set[int], edits: Iterable[Edit]) -> None:
+    """Edits that name their places from the object go to the template that they reach into, else to the object's.
+
+    `depths` are the lengths of the templates' paths.
+    """
     for edit in edits:
         for depth in depths:
             template = edit.path[:depth]
@@ -206,9 +219,9 @@ def _target(said: _Said, setting: Setting) -> Target | None:
         raise denied.within(place.name) from None
 
 
-def _mutated(target: Target) -> list[Edit | Warn]:
+def _mutated(target: Target) -> Iterator[Edit | Warn]:
     try:
-        return mutate(target.place, target.resolution)
+        yield from mutate(target.place, target.resolution)
     except Denied as denied:
         raise denied.within(target.place.name) from None
 
@@ -237,17 +250,25 @@ def _check_reach(workload: Workload, obj: Any, said: Sequence[_Said]) -> None:
 
 def _notices(workload: Workload, obj: Any, said: Sequence[_Said]) -> list[Warn]:
     """What is worth saying of the annotations themselves, whatever they lead to; each thing once."""
-    found: list[Warn] = []
+    strange: list[str] = []
+    vain: dict[str, Warn] = {}
+    heard: set[int] = set()  # most templates have the object's own metadata for a level: it is looked through once
     if not workload.patched:  # its own metadata is no level of a template
-        found += annotations.strange([annotations.own(annotations_of(obj.metadata))], typed=True)
+        strange += annotations.unknown(annotations_of(obj.metadata))
     for one in said:
         if one.again:
             continue
-        if one.off is None:
-            found += annotations.strange(one.levels, one.typed)
-        elif one.off < len(one.levels) - 1:
-            found.append(Warn("inject-false-not-pods"))
-    return list({(warn.code, warn.facts.get("key")): warn for warn in found}.values()) if found else found
+        if one.off is not None:
+            if one.off < len(one.levels) - 1:
+                vain.setdefault(INJECT, Warn("inject-false-not-pods"))
+            continue
+        fresh = [level for level in one.place.levels if id(level) not in heard]
+        heard.update(map(id, fresh))
+        for level in fresh:
+            strange += annotations.unknown(annotations_of(level))
+        if not one.typed:
+            vain.update((key, Warn("no-type", {"key": key})) for key in annotations.without_effect(one.levels))
+    return [*annotations.strange(strange), *vain.values()] if strange or vain else []
 
 
 def reinject(workload: Workload, obj: Any, old: Any, setting: Setting) -> Injection:

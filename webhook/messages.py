@@ -38,6 +38,7 @@ DENIALS: Final[dict[str, str]] = {
     "bad-value": "{where}: {value} is not valid\nvalid: {valid}",
     "placeholder-quantity": "{where}: {value} is not valid\nvalid: {valid}",
     "two-types": "{where} asks for {value}, and {other}\nboth ways of asking on one template must agree",
+    "too-large": "{where} has {size}\nvalid: at most {limit}",
     "unreadable": "{where} has the wrong type: {value}\nvalid: what the kind's schema says",
     "annotation-too-high": "{where} reaches no Pod: the template does not carry it\nput it at {path}",
     # containers and devices
@@ -53,6 +54,8 @@ DENIALS: Final[dict[str, str]] = {
     "valid: a number of containers that divides {chips}",
     "host-mode-devices": "{where} asks for {value}, but accel.io/mode: host gives devices without a resource\n"
     "valid: accel.io/mode: plugin, or no such resource",
+    "writable-library": "{where} can write to {value}, which the site config gives for reading\n"
+    "valid: readOnly: true, or no such mount",
     "mode-not-allowed": "accel.io/mode: {value} is not allowed for {type} in namespace {namespace}\n"
     "valid here: {valid}",
     "part-without-plugin": "accel.io/mode: {value}: the files of a part ({type}) differ from node to node\n"
@@ -95,6 +98,7 @@ DENIALS: Final[dict[str, str]] = {
 
 WARNINGS: Final[dict[str, str]] = {
     "unknown-key": "unknown annotation {key}; did you mean {nearest}?",
+    "unknown-keys": "and {number} more unknown annotations with our prefix",
     "no-type": "{key} has no effect without accel.io/type",
     "inject-false-not-pods": "accel.io/inject here does not cover the Pods: put it on the pod template",
     "one-of-hosts": "{type} has {hosts} hosts; this Pod is one of them and gets one host's share",
@@ -118,6 +122,7 @@ WARNINGS: Final[dict[str, str]] = {
     "library-path-kept": "container {name}: LD_LIBRARY_PATH stays (valueFrom or envFrom); it needs {ours}",
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
     "never-injected": "created without injection, which cannot be added now; delete and recreate",
+    "not-detected": "no host profile for the devices: {why}",
     "update-not-understood": "left as it was: {why}",
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
     "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
@@ -135,8 +140,9 @@ def printable(value: object) -> str:
 
 def quoted(value: object) -> str:
     """A user's text made safe for one line: printable, at most `LONGEST_VALUE` characters, in double quotes."""
-    text = printable(value)
-    return f'"{text[:LONGEST_VALUE]}…"' if len(text) > LONGEST_VALUE else f'"{text}"'
+    text = str(value)
+    shown = printable(text[:LONGEST_VALUE])
+    return f'"{shown}…"' if len(text) > LONGEST_VALUE else f'"{shown}"'
 
 
 @final

@@ -387,9 +387,7 @@ MUTATORS: Final[tuple[Mutator, ...]] = (
 """In the order in which their edits stand in the patch. Of two edits of one place the first wins."""
 
 
-def mutate(place: Place, resolution: Resolution) -> list[Edit | Warn]:
+def mutate(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
     """All edits of one template."""
-    found: list[Edit | Warn] = []
     for mutator in MUTATORS:
-        found += mutator(place, resolution)
-    return found
+        yield from mutator(place, resolution)

@@ -5,12 +5,22 @@ Field names are the API's own (camelCase), so that a path of an `Edit` is also t
 Fields stand in the API's own order, since a decoder that finds them in its own is faster.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-Quantity = str | int | float
-Annotations = dict[str, str | None]
+from webhook import limits
+
+Name = Annotated[str, Meta(max_length=limits.NAME)]
+Value = Annotated[str, Meta(max_length=limits.LABEL_VALUE)]
+Key = Annotated[str, Meta(max_length=limits.KEY)]
+Number = Annotated[int, Meta(ge=-limits.NUMBER - 1, le=limits.NUMBER)]
+Text = str
+"""Text that no API bounds but by the size of the object: variables, paths, other people's annotations. What is done
+with it costs no more than reading it did."""
+Quantity = Text | Annotated[int, Meta(ge=-limits.AMOUNT - 1, le=limits.AMOUNT)] | float
+Annotations = dict[Text, Text | None]
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
@@ -18,19 +28,19 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
 
 class OwnerReference(View, frozen=True, gc=False):
-    apiVersion: str = ""
-    kind: str = ""
-    name: str = ""
+    apiVersion: Key = ""
+    kind: Name = ""
+    name: Name = ""
     controller: bool | None = None
 
 
 class Labels(View, frozen=True, gc=False):
     """The labels that anything here reads: a Pod of a JobSet has some twenty, and each one built costs time."""
 
-    kueue_queue: str | None = msgspec.field(name="kueue.x-k8s.io/queue-name", default=None)
-    leader_worker_set: str | None = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default=None)
-    ray_cluster: str | None = msgspec.field(name="ray.io/cluster", default=None)
-    whole_node: str | None = msgspec.field(name="accel.io/whole-node", default=None)
+    kueue_queue: Value | None = msgspec.field(name="kueue.x-k8s.io/queue-name", default=None)
+    leader_worker_set: Value | None = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default=None)
+    ray_cluster: Value | None = msgspec.field(name="ray.io/cluster", default=None)
+    whole_node: Value | None = msgspec.field(name="accel.io/whole-node", default=None)
 
     def get(self, key: object) -> str | None:
         """The value of a label; asking for one that is not declared is our mistake."""
@@ -42,10 +52,10 @@ _LABELS: dict[object, str] = {field.encode_name: field.name for field in msgspec
 
 
 class Metadata(View, frozen=True, gc=False):
-    name: str | None = None
-    generateName: str | None = None
-    namespace: str | None = None
-    deletionTimestamp: str | None = None
+    name: Name | None = None
+    generateName: Name | None = None
+    namespace: Name | None = None
+    deletionTimestamp: Name | None = None
     labels: Labels | None = None
     annotations: Annotations | None = None
     ownerReferences: list[OwnerReference] | None = None
@@ -56,19 +66,20 @@ class EnvVarSource(View, frozen=True, gc=False):
 
 
 class EnvVar(View, frozen=True, gc=False):
-    name: str | None = None
-    value: str | None = None
+    name: Text | None = None
+    value: Text | None = None
     valueFrom: EnvVarSource | None = None
 
 
 class Resources(View, frozen=True, gc=False):
-    limits: dict[str, Quantity | None] | None = None
-    requests: dict[str, Quantity | None] | None = None
+    limits: dict[Key, Quantity | None] | None = None
+    requests: dict[Key, Quantity | None] | None = None
 
 
 class VolumeMount(View, frozen=True, gc=False):
-    name: str | None = None
-    mountPath: str | None = None
+    name: Name | None = None
+    mountPath: Text | None = None
+    readOnly: bool | None = None
 
 
 class ContainerSecurityContext(View, frozen=True, gc=False):
@@ -77,7 +88,7 @@ class ContainerSecurityContext(View, frozen=True, gc=False):
 
 
 class Container(View, frozen=True, gc=False):
-    name: str | None = None
+    name: Name | None = None
     envFrom: list[Any] | None = None
     env: list[EnvVar | None] | None = None
     resources: Resources | None = None
@@ -86,16 +97,16 @@ class Container(View, frozen=True, gc=False):
 
 
 class Toleration(View, frozen=True, gc=False):
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
+    key: Key | None = None
+    operator: Name | None = None
+    value: Value | None = None
+    effect: Name | None = None
 
 
 class Expression(View, frozen=True, gc=False):
-    key: str | None = None
-    operator: str | None = None
-    values: list[str] | None = None
+    key: Key | None = None
+    operator: Name | None = None
+    values: list[Text] | None = None
 
 
 class NodeSelectorTerm(View, frozen=True, gc=False):
@@ -111,17 +122,9 @@ class NodeAffinity(View, frozen=True, gc=False):
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelectorTerms | None = None
 
 
-class LabelSelector(View, frozen=True, gc=False):
-    matchExpressions: list[Expression | None] | None = None
-
-
-class PodAffinityTerm(View, frozen=True, gc=False):
-    labelSelector: LabelSelector | None = None
-    topologyKey: str | None = None
-
-
 class PodAntiAffinity(View, frozen=True, gc=False):
-    requiredDuringSchedulingIgnoredDuringExecution: list[PodAffinityTerm | None] | None = None
+    requiredDuringSchedulingIgnoredDuringExecution: list[Any] | None = None
+    """As they are: a term is ours only where it says exactly what ours says, in fields that we know or not."""
 
 
 class Affinity(View, frozen=True, gc=False):
@@ -130,30 +133,30 @@ class Affinity(View, frozen=True, gc=False):
 
 
 class HostPath(View, frozen=True, gc=False):
-    path: str | None = None
+    path: Text | None = None
 
 
 class Volume(View, frozen=True, gc=False):
-    name: str | None = None
+    name: Name | None = None
     hostPath: HostPath | None = None
 
 
 class OperatingSystem(View, frozen=True, gc=False):
-    name: str | None = None
+    name: Name | None = None
 
 
 class PodSpec(View, frozen=True, gc=False):
     volumes: list[Volume | None] | None = None
     initContainers: list[Container | None] | None = None
     containers: list[Container | None] | None = None
-    restartPolicy: str | None = None
-    dnsPolicy: str | None = None
-    nodeSelector: dict[str, str | None] | None = None
-    nodeName: str | None = None
+    restartPolicy: Name | None = None
+    dnsPolicy: Name | None = None
+    nodeSelector: dict[Key, Value | None] | None = None
+    nodeName: Name | None = None
     hostNetwork: bool | None = None
-    subdomain: str | None = None
+    subdomain: Name | None = None
     affinity: Affinity | None = None
-    schedulerName: str | None = None
+    schedulerName: Name | None = None
     tolerations: list[Toleration | None] | None = None
     os: OperatingSystem | None = None
 

@@ -7,6 +7,8 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from webhook import limits
+
 _SUFFIXES: Final = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -25,18 +27,19 @@ _SUFFIXES: Final = {
     "Pi": Decimal(2**50),
     "Ei": Decimal(2**60),
 }
-_NUMBER: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_NUMBER: Final = r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)"  # possessive: there is one way to read a number
 _QUANTITY: Final = re.compile(rf"({_NUMBER}[eE][+-]?[0-9]{{1,3}})|({_NUMBER})([numkMGTPE]|[KMGTPE]i)?")
 """An exponent or a suffix, not both."""
 
 
 def parse(quantity: object) -> Decimal | None:
-    """The number that a quantity means; None where it is not one."""
+    """The number that a quantity means; None where it is not one, or is longer than any that somebody would write."""
     if isinstance(quantity, bool):
         return None
     if isinstance(quantity, int):
         return Decimal(quantity)
-    match = _QUANTITY.fullmatch(str(quantity))
+    text = str(quantity)
+    match = _QUANTITY.fullmatch(text) if len(text) <= limits.QUANTITY else None
     if match is None:
         return None
     try:

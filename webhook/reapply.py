@@ -14,6 +14,7 @@ import msgspec
 
 from webhook import annotations
 from webhook.annotations import CONTAINER, COPIED, INJECT, MODE, PREFIX, TYPE
+from webhook.host import APART, APART_EVERYWHERE
 from webhook.inject import Injection, inject, refused, switched_off, targets_of
 from webhook.kinds.workload import Setting, Target, Workload
 from webhook.messages import Denied, Warn
@@ -75,9 +76,15 @@ def _stale(workload: Workload, new: Any, before: Any, setting: Setting) -> Itera
     written = _written(workload, before, setting, amounts=bool(files))
     found = list(_present(new, (edit for edit in written if changed or not _hint(workload, edit)), alone))
     bare = view(workload, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
-    again = [(edit.path, edit.value) for edit in inject(workload, bare, setting).edits if not isinstance(edit, Remove)]
-    stale = [*copies, *(where for edit, where in found if (edit.path, edit.value) not in again)]
-    yield from (where for where in stale if not _left_alone(workload, now, where.path))
+    again = {_known(edit) for edit in inject(workload, bare, setting).edits if not isinstance(edit, Remove)}
+    stale = [*copies, *(where for edit, where in found if _known(edit) not in again)]
+    off = _switches(workload, now)
+    yield from (where for where in stale if not _left_alone(off, where.path))
+
+
+def _known(edit: Put | Append | Amend) -> tuple[Path, bytes]:
+    """What an edit says, as something to look up."""
+    return edit.path, msgspec.json.encode(edit.value)
 
 
 def _alone(workload: Workload, now: Any) -> list[Path]:
@@ -87,12 +94,20 @@ def _alone(workload: Workload, now: Any) -> list[Path]:
     return [()] if len(off) == len(places) else off
 
 
-def _left_alone(workload: Workload, now: Any, path: Path) -> bool:
-    """Whether the user says `accel.io/inject: "false"` of the template at `path`, or of all where it is in none."""
-    places = list(workload.places(now))
-    within = [place for place in places if path[: len(place.path)] == place.path]
-    said = [annotations.nearest_level(_levels(place)).get(INJECT, ("",))[0] for place in within or places]
-    return bool(said) and all(word == "false" for word in said)
+def _switches(workload: Workload, now: Any) -> list[tuple[Path, bool]]:
+    """Each template's place, and whether the user says `accel.io/inject: "false"` of it."""
+    found = []
+    for place in workload.places(now):
+        word, _ = annotations.nearest_level(_levels(place)).get(INJECT, ("", 0))
+        found.append((place.path, word == "false"))
+    return found
+
+
+def _left_alone(off: Sequence[tuple[Path, bool]], path: Path) -> bool:
+    """Whether the template at `path` is to be left alone, or all of them where it is in none."""
+    within = [switched for place, switched in off if path[: len(place)] == place]
+    said = within or [switched for _, switched in off]
+    return bool(said) and all(said)
 
 
 def _hint(workload: Workload, edit: Put | Append) -> bool:
@@ -178,18 +193,22 @@ def _usual(resolution: Resolution) -> bool:
 
 
 def _values(found: Any) -> Iterator[Put | Append]:
-    return (edit for edit in found if not isinstance(edit, Warn | Amend | Remove))
+    for edit in found:
+        if isinstance(edit, Put | Append):
+            yield edit
+        if isinstance(edit, Append) and edit.value == APART:
+            yield edit.but(value=APART_EVERYWHERE)
 
 
 def _present(new: Any, ours: Iterable[Put | Append], alone: Sequence[Path]) -> Iterator[tuple[Put | Append, Remove]]:
     """Those of our values that `new` has, with the place where each stands; none that is to be left `alone`."""
     seen: set[Path] = set()
-    applied = _last_applied(new)
+    theirs = _Theirs(new)
     for edit in ours:
         if any(edit.path[: len(above)] == above for above in alone):
             continue
         path = edit.path if isinstance(edit, Put) else _item(new, edit)
-        if path is None or path in seen or at(new, path) != edit.value or _claimed(new, applied, path):
+        if path is None or path in seen or at(new, path) != edit.value or theirs.have(path):
             continue
         seen.add(path)
         yield edit, Remove(path)
@@ -202,15 +221,41 @@ def _item(new: Any, edit: Append) -> Path | None:
     return None
 
 
-def _claimed(new: Any, applied: Any, path: Path) -> bool:
-    """Whether the user's own file has this very value: as kubectl keeps it, or as the API server notes it of an apply.
+class _Theirs:
+    """What the user's own file has: as kubectl keeps it, or as the API server notes it of an apply."""
 
-    Notes of other writes name fields that the API server filled in as well; but it fills no annotation in.
-    """
-    if at(applied, path) is not None:
-        return bool(at(applied, path) == at(new, path))
-    operations = ("Apply", "Update") if "annotations" in path else ("Apply",)
-    return any(_covers(at(m, ("fieldsV1",)), new, path) for operation in operations for m in _managers(new, operation))
+    def __init__(self, new: Any) -> None:
+        self._new = new
+        self._applied = _last_applied(new)
+        self._fields = {operation: _all_fields(_managers(new, operation)) for operation in ("Apply", "Update")}
+
+    def have(self, path: Path) -> bool:
+        """Whether it has the very value at `path`.
+
+        Notes of other writes name fields that the API server filled in as well; but it fills no annotation in.
+        """
+        if at(self._applied, path) is not None:
+            return bool(at(self._applied, path) == at(self._new, path))
+        operations = ("Apply", "Update") if "annotations" in path else ("Apply",)
+        return any(_covers(self._fields[operation], self._new, path) for operation in operations)
+
+
+def _all_fields(managers: Iterable[Any]) -> dict[str, Any]:
+    """The fields of several managers as those of one: a field is there where any of them has it."""
+    union: dict[str, Any] = {}
+    for manager in managers:
+        _add_fields(union, at(manager, ("fieldsV1",)))
+    return union
+
+
+_DEEPEST: Final = 64
+"""Levels of noted fields that are looked at; what we write stands higher."""
+
+
+def _add_fields(union: dict[str, Any], fields: Any, depth: int = 0) -> None:
+    if depth < _DEEPEST and isinstance(fields, dict):
+        for name, below in fields.items():
+            _add_fields(union.setdefault(name, {}), below, depth + 1)
 
 
 def _files(new: Any) -> list[Any]:

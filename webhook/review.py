@@ -5,11 +5,13 @@ a review begins with reads both in one go.
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
+from webhook.messages import printable
 from webhook.operation import Operation
 from webhook.views.admission import API_VERSION, KIND, AdmissionReview, Answered, Reader, Request, Response
 
@@ -19,6 +21,10 @@ OPENING: Final = 160
 
 class BadReview(Exception):
     """The body is not an AdmissionReview that we understand: an HTTP 400, not a decision."""
+
+
+class TooDeep(BadReview):
+    """Something in it is nested more deeply than can be read."""
 
 
 _DECODER: Final = msgspec.json.Decoder(AdmissionReview[msgspec.Raw])
@@ -55,7 +61,9 @@ def decode(body: bytes) -> Request[msgspec.Raw]:
     """The request in `body`; raises `BadReview`."""
     try:
         review = _DECODER.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise TooDeep(f"not an {API_VERSION} {KIND}: nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadReview(f"not an {API_VERSION} {KIND}: {_short(error)}") from None
     if review.apiVersion != API_VERSION or review.kind != KIND:
         raise BadReview(f"not an {API_VERSION} {KIND}")
@@ -68,13 +76,14 @@ def plain(raw: msgspec.Raw) -> Any:
     """An object of a request as JSON values; raises `BadReview` for text that `decode` passes over."""
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise TooDeep(f"not an {API_VERSION} {KIND}: nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadReview(f"not an {API_VERSION} {KIND}: {_short(error)}") from None
 
 
 def _short(error: Exception) -> str:
-    text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-    return "".join(c if c.isprintable() else "?" for c in text)[:160]
+    return printable(str(error)[:160])
 
 
 def encode(response: Response) -> bytes:
@@ -82,6 +91,32 @@ def encode(response: Response) -> bytes:
     return _ENCODER.encode(Answered(response))
 
 
-def encode_patch(operations: Sequence[Operation]) -> bytes:
-    """RFC 6902 operations as JSON."""
-    return _ENCODER.encode(operations)
+def encode_patch(operations: Sequence[Operation], limit: int) -> bytes | None:
+    """RFC 6902 operations as JSON; None where that is more than `limit` bytes.
+
+    A few words can be copied into thousands of templates, so what is too much is not written out first.
+    """
+    parts, size = [], 0
+    for start in range(0, len(operations), _AT_ONCE):
+        part = _ENCODER.encode(operations[start : start + _AT_ONCE])
+        size += len(part)
+        if size > limit:
+            return None
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"[" + b",".join([part[1:-1] for part in parts]) + b"]"
+
+
+_AT_ONCE: Final = 64
+"""Operations that are written before their size is looked at."""
+
+
+_HEAD: Final = re.compile(rb',"(?:object|oldObject)":')
+
+
+def decode_head(body: bytes) -> Request[msgspec.Raw] | None:
+    """The request without its objects, where an API server wrote it: they come last. Else None."""
+    start = _HEAD.search(body)
+    try:
+        return decode(body[: start.start()] + b"}}") if start else None
+    except BadReview:
+        return None

@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 HOST_BOUNDS: dict[int, Shape] = {1: (1, 1, 1), 2: (1, 2, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
 """How one host's chips lie, by their number (the plugin's `getChipsPerDim`)."""
 
-_TEXT = re.compile(r"[1-9]\d{0,4}(?:x[1-9]\d{0,4}){1,2}")
+_TEXT = re.compile(r"[1-9][0-9]{0,4}(?:x[1-9][0-9]{0,4}){1,2}")
 
 
 def parse(text: str) -> Shape | None:

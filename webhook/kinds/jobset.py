@@ -5,6 +5,7 @@ the number of Jobs in the set, in the group and in the replicated job, and each 
 Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/jobset_controller.go
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -67,19 +68,18 @@ def places(jobset: JobSet) -> Iterator[Place]:
 def facts(jobset: JobSet, targets: Targets, _setting: Setting) -> Targets:
     """Each target with its slices, where its domain has more than one, and its worker names."""
     _check_hostnames(jobset, targets)
-    members = _members(jobset, targets)
     counted: dict[int, Slices] = {}
-    for group in dict.fromkeys(m.job.group for m in members):
-        domain = [m for m in members if m.job.group == group]
+    groups = _groups_of(jobset)
+    for domain in _domains(jobset, targets):
         if sum(m.job.jobs for m in domain) > 1:
             _check_domain(domain)
-            found = _count(jobset, domain)
+            found = _count(jobset, groups, domain)
             counted.update((id(m.target), found) for m in domain)
-    return [_facts(jobset, target, counted.get(id(target))) for target in targets]
-
-
-def _facts(jobset: JobSet, target: Target, found: Slices | None) -> Target:
     worker = Worker(_subdomain(jobset), indexed=True)
+    return [_facts(target, worker, counted.get(id(target))) for target in targets]
+
+
+def _facts(target: Target, worker: Worker, found: Slices | None) -> Target:
     resolution = slices.with_worker(target.place, target.resolution, worker)
     return Target(target.place, resolution.told(found, resolution.worker))
 
@@ -98,8 +98,19 @@ def _job_of(jobset: JobSet, target: Target) -> tuple[int, ReplicatedJob]:
     return index, replicated_jobs(jobset)[index]
 
 
-def _members(jobset: JobSet, targets: Targets) -> list[Member]:
-    return [Member(*_job_of(jobset, t), t) for t in targets if slices.eligible(t.resolution)]
+def _domains(jobset: JobSet, targets: Targets) -> list[list[Member]]:
+    """The members of each group."""
+    domains: dict[str, list[Member]] = {}
+    for target in targets:
+        if slices.eligible(target.resolution):
+            member = Member(*_job_of(jobset, target), target)
+            domains.setdefault(member.job.group, []).append(member)
+    return list(domains.values())
+
+
+def _groups_of(jobset: JobSet) -> Counter[str]:
+    """The groups, and how many replicated jobs each has."""
+    return Counter([job.group for job in replicated_jobs(jobset)])
 
 
 def _check_domain(domain: Sequence[Member]) -> None:
@@ -128,26 +139,24 @@ def _described(member: Member) -> str:
     return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
 
 
-def _count(jobset: JobSet, domain: Sequence[Member]) -> Slices:
+def _count(jobset: JobSet, groups: Counter[str], domain: Sequence[Member]) -> Slices:
     """The narrowest count that JobSet keeps of exactly this domain's Jobs."""
     if len(domain) == len(replicated_jobs(jobset)):
         return _slices(jobset, domain, slices.JOBS, slices.JOB)
     if len(domain) == 1:
         return _slices(jobset, domain, slices.JOBS_OF_REPLICATED_JOB, slices.JOB_OF_REPLICATED_JOB)
-    if regrouped(jobset, domain) is not None:
+    if _group_name(groups, domain) is not None:
         return _slices(jobset, domain, slices.JOBS_OF_GROUP, slices.JOB_OF_GROUP)
     first = domain[0]
     raise Denied("uncountable-slices", where=first.target.place.name, value=first.job.group)
 
 
-def regrouped(jobset: JobSet, domain: Sequence[Member]) -> str | None:
+def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
     """The groupName under which all Jobs are this domain's: their own, or ours to be set; None where there is none."""
     group = domain[0].job.group
-    theirs = [job for job in replicated_jobs(jobset) if job.group == group]
-    if len(theirs) == len(domain):
+    if groups[group] == len(domain):
         return group
-    taken = any(job.group == OUR_GROUP for job in replicated_jobs(jobset))
-    return OUR_GROUP if group == DEFAULT_GROUP and not taken else None
+    return OUR_GROUP if group == DEFAULT_GROUP and OUR_GROUP not in groups else None
 
 
 def _slices(jobset: JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
@@ -185,11 +194,10 @@ def findings(jobset: JobSet, targets: Targets, setting: Setting) -> Findings:
 
 
 def _groups(jobset: JobSet, targets: Targets) -> Iterator[Edit]:
-    members = _members(jobset, targets)
-    for group in dict.fromkeys(m.job.group for m in members):
-        domain = [m for m in members if m.job.group == group]
+    groups = _groups_of(jobset)
+    for domain in _domains(jobset, targets):
         counted_by_group = 1 < len(domain) < len(replicated_jobs(jobset))
-        name = regrouped(jobset, domain)
+        name = _group_name(groups, domain)
         if counted_by_group and name is not None and sum(m.job.jobs for m in domain) > 1:
             for member in domain:
                 if member.job.group != name:

@@ -4,18 +4,25 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 """
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta
+
+from webhook import limits
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
 
+Word = Annotated[str, Meta(max_length=limits.NAME)]
+"""What an API server writes by itself. `name` is not: it is the object's own, and may be anything."""
+
+
 class GroupVersionKind(msgspec.Struct, frozen=True, gc=False):
-    group: str = ""
-    version: str = ""
-    kind: str = ""
+    group: Word = ""
+    version: Word = ""
+    kind: Word = ""
 
 
 Obj = TypeVar("Obj")
@@ -24,12 +31,12 @@ Obj = TypeVar("Obj")
 class Request(msgspec.Struct, Generic[Obj], frozen=True, gc=False):
     """What the API server asks. `namespace` is the truth; the object's own may be empty."""
 
-    uid: str
+    uid: Word
     kind: GroupVersionKind = GroupVersionKind()
-    subResource: str | None = None
+    subResource: Word | None = None
     name: str | None = None
-    namespace: str | None = None
-    operation: str = ""
+    namespace: Word | None = None
+    operation: Word = ""
     object: Obj = msgspec.Raw(b"null")  # type: ignore[assignment]  # as of a review that has none
     oldObject: msgspec.Raw = msgspec.Raw(b"null")
     dryRun: bool | None = None

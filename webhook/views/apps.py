@@ -1,12 +1,12 @@
 """The parts of Deployments, ReplicaSets, StatefulSets and CronJobs that we look at. Typed views, nothing else."""
 
-from webhook.pod import Metadata, Template, View
+from webhook.pod import Metadata, Name, Number, Template, View
 from webhook.views.job import JobTemplate
 
 
 class AppSpec(View, frozen=True, gc=False):
-    replicas: int | None = None
-    podManagementPolicy: str | None = None
+    replicas: Number | None = None
+    podManagementPolicy: Name | None = None
     template: Template | None = None
 
 

@@ -1,12 +1,12 @@
 """The parts of a batch/v1 Job that we look at. A typed view, nothing else."""
 
-from webhook.pod import Metadata, Template, View
+from webhook.pod import Metadata, Name, Number, Template, View
 
 
 class JobSpec(View, frozen=True, gc=False):
-    parallelism: int | None = None
-    completions: int | None = None
-    completionMode: str | None = None
+    parallelism: Number | None = None
+    completions: Number | None = None
+    completionMode: Name | None = None
     template: Template | None = None
 
 

@@ -1,20 +1,20 @@
 """The parts of a JobSet that we look at. A typed view, nothing else."""
 
-from webhook.pod import Metadata, View
+from webhook.pod import Metadata, Name, Number, View
 from webhook.views.job import JobTemplate
 
 DEFAULT_GROUP = "default"
 
 
 class DependsOn(View, frozen=True, gc=False):
-    name: str = ""
-    status: str = ""
+    name: Name = ""
+    status: Name = ""
 
 
 class ReplicatedJob(View, frozen=True, gc=False):
-    name: str = ""
-    groupName: str | None = None
-    replicas: int | None = None
+    name: Name = ""
+    groupName: Name | None = None
+    replicas: Number | None = None
     template: JobTemplate | None = None
     dependsOn: list[DependsOn] | None = None
 
@@ -30,13 +30,13 @@ class ReplicatedJob(View, frozen=True, gc=False):
 
 class Network(View, frozen=True, gc=False):
     enableDNSHostnames: bool | None = None
-    subdomain: str | None = None
+    subdomain: Name | None = None
 
 
 class Coordinator(View, frozen=True, gc=False):
-    replicatedJob: str = ""
-    jobIndex: int | None = None
-    podIndex: int | None = None
+    replicatedJob: Name = ""
+    jobIndex: Number | None = None
+    podIndex: Number | None = None
 
 
 class JobSetSpec(View, frozen=True, gc=False):

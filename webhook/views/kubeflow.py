@@ -1,14 +1,14 @@
 """The parts of PyTorchJob, TFJob and MPIJob that we look at. Typed views, nothing else."""
 
-from webhook.pod import Metadata, Template, View
+from webhook.pod import Metadata, Name, Number, Template, View
 
 
 class Role(View, frozen=True, gc=False):
-    replicas: int | None = None
+    replicas: Number | None = None
     template: Template | None = None
 
 
-Roles = dict[str, Role | None]
+Roles = dict[Name, Role | None]
 
 
 class TrainingSpec(View, frozen=True, gc=False):

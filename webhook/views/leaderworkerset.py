@@ -1,6 +1,6 @@
 """The parts of a LeaderWorkerSet that we look at. A typed view, nothing else."""
 
-from webhook.pod import Metadata, Template, View
+from webhook.pod import Metadata, Name, Number, Template, View
 
 LEADER_EXCLUDED = "LeaderExcluded"
 """The leader is in no subgroup.
@@ -10,14 +10,14 @@ Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/api/leaderworkerset/v
 
 
 class SubGroupPolicy(View, frozen=True, gc=False):
-    subGroupPolicyType: str | None = None
-    subGroupSize: int | None = None
+    subGroupPolicyType: Name | None = None
+    subGroupSize: Number | None = None
 
 
 class Group(View, frozen=True, gc=False):
     leaderTemplate: Template | None = None
     workerTemplate: Template | None = None
-    size: int | None = None
+    size: Number | None = None
     subGroupPolicy: SubGroupPolicy | None = None
 
     @property

@@ -1,6 +1,6 @@
 """The parts of RayCluster, RayJob and RayService that we look at. Typed views, nothing else."""
 
-from webhook.pod import Metadata, Template, View
+from webhook.pod import Metadata, Name, Number, Template, View
 
 
 class HeadGroup(View, frozen=True, gc=False):
@@ -8,8 +8,8 @@ class HeadGroup(View, frozen=True, gc=False):
 
 
 class WorkerGroup(View, frozen=True, gc=False):
-    groupName: str | None = None
-    numOfHosts: int | None = None
+    groupName: Name | None = None
+    numOfHosts: Number | None = None
     template: Template | None = None
 
 

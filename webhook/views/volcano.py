@@ -1,21 +1,21 @@
 """The parts of a Volcano Job that we look at. A typed view, nothing else."""
 
-from webhook.pod import Metadata, Template, View
+from webhook.pod import Metadata, Name, Number, Template, View
 
 
 class Task(View, frozen=True, gc=False):
-    name: str | None = None
-    replicas: int | None = None
-    minAvailable: int | None = None
+    name: Name | None = None
+    replicas: Number | None = None
+    minAvailable: Number | None = None
     template: Template | None = None
 
 
 class VolcanoJobSpec(View, frozen=True, gc=False):
     tasks: list[Task | None] | None = None
-    minAvailable: int | None = None
-    minSuccess: int | None = None
-    schedulerName: str | None = None
-    queue: str | None = None
+    minAvailable: Number | None = None
+    minSuccess: Number | None = None
+    schedulerName: Name | None = None
+    queue: Name | None = None
 
 
 class VolcanoJob(View, frozen=True, gc=False):
