@@ -68,7 +68,11 @@ OTHERS: dict[str, Any] = {
     "networkPolicy.metricsFrom": [
         {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     ],
+    "networkPolicy.webhookFrom": [{"ipBlock": {"cidr": "192.0.2.0/28"}}],
     "networkPolicy.apiServerPorts": [8443],
+    "networkPolicy.apiServerCIDRs": ["192.0.2.1/32", "2001:db8::/64"],
+    "policies.wholeNode": False,
+    "policies.certs": False,
     "metrics.port": 9090,
     "metrics.certsPort": 9091,
     "metrics.serviceMonitor.enabled": True,
@@ -134,6 +138,16 @@ def one(objects: list[dict[str, Any]], kind: str, name: str = NAME) -> dict[str,
     found = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
     assert len(found) == 1, f"{len(found)} of {kind} {name}"
     return found[0]
+
+
+def path_of(found: Mapping[str, Any]) -> str:
+    """The API path of an object that helm rendered."""
+    version, kind = found["apiVersion"], found["kind"].lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    metadata = found["metadata"]
+    place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{prefix}{place}/{plural}/{metadata['name']}"
 
 
 def at(path: str, value: Any) -> dict[str, Any]:

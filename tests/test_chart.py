@@ -46,6 +46,9 @@ ENTRIES = [
 ]
 
 
+NARROW = ("webhookFrom", "metricsFrom", "apiServerCIDRs")
+
+
 def entries(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {webhook["name"]: webhook for webhook in one(objects, "MutatingWebhookConfiguration")["webhooks"]}
 
@@ -226,7 +229,8 @@ def test_detection(values: dict[str, Any]) -> None:
 def test_ca_bundle(mode: str) -> None:
     """Only an existing Secret's caBundle is rendered: in the other modes a value would undo what was written."""
     objects = render(MODES[mode])
-    assert ("caBundle" in json.dumps(objects)) == (mode == "existing-secret")
+    rendered = {"caBundle" in webhook["clientConfig"] for webhook in entries(objects).values()}
+    assert rendered == {mode == "existing-secret"}
     annotations = one(objects, "MutatingWebhookConfiguration")["metadata"].get("annotations", {})
     expected = {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/{NAME}-tls"} if mode == "cert-manager" else {}
     assert annotations == expected
@@ -332,6 +336,67 @@ def test_rights(mode: str) -> None:
     }
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_token(mode: str) -> None:
+    """Whoever has a token has it for ten minutes, which is the least, and by a mount of its own."""
+    pods = [one(render(MODES[mode]), "Deployment")["spec"]["template"], one(render(MODES[mode]), "Pod", f"{NAME}-test")]
+    tokens = [
+        source["serviceAccountToken"]
+        for pod in pods
+        for volume in pod["spec"]["volumes"]
+        for source in volume.get("projected", {}).get("sources", ())
+        if "serviceAccountToken" in source
+    ]
+    assert tokens == [{"path": "token", "expirationSeconds": 600}] * (2 if mode == "self-managed" else 1)
+    assert [pod["spec"]["automountServiceAccountToken"] for pod in pods] == [False, False]
+
+
+def policies(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Each ValidatingAdmissionPolicy by name, after a look at its binding."""
+    found = {o["metadata"]["name"]: o["spec"] for o in objects if o["kind"] == "ValidatingAdmissionPolicy"}
+    bindings = [o["spec"] for o in objects if o["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert bindings == [{"policyName": name, "validationActions": ["Deny"]} for name in found]
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_policies(mode: str) -> None:
+    """One for the label of mode host in every mode, one for the account where there is one; each can be left out."""
+    certs, whole_node = f"{NAME}-certs", f"{NAME}-whole-node"
+    ours = {certs} if mode == "self-managed" else set()
+    assert set(policies(render(MODES[mode]))) == {whole_node} | ours
+    assert set(policies(render(merged(MODES[mode], at("policies.wholeNode", False))))) == ours
+    assert set(policies(render(merged(MODES[mode], at("policies.certs", False))))) == {whole_node}
+    assert {policy["failurePolicy"] for policy in policies(render(MODES[mode])).values()} == {"Fail"}
+
+
+@pytest.mark.parametrize("account", ["", "other"])
+def test_policy_of_the_account_is_of_the_account(account: str) -> None:
+    """It is for the user whom the rights are given to, whatever the account is called, and for nobody else."""
+    objects = render(at("serviceAccount.name", account))
+    (condition,) = policies(objects)[f"{NAME}-certs"]["matchConditions"]
+    (subject,) = one(objects, "ClusterRoleBinding")["subjects"]
+    user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+    assert condition["expression"] == f'request.userInfo.username == "{user}"'
+
+
+def test_probes() -> None:
+    """A stalled replica is out of the Service 3 s after it says so; after 20 s it is killed, and not waited for."""
+    webhook = containers(render())["webhook"]
+    readiness, liveness = webhook["readinessProbe"], webhook["livenessProbe"]
+    assert readiness["periodSeconds"] * readiness["failureThreshold"] + readiness["timeoutSeconds"] <= 3
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] == 20
+    assert liveness["terminationGracePeriodSeconds"] == 5
+
+
+def test_namespace_of_helm_test() -> None:
+    """Its account may create any pod there, so PodSecurity says what a pod may be."""
+    labels = one(render(), "Namespace", f"{NAME}-test")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    (rule,) = one(render(), "Role", f"{NAME}-test")["rules"]
+    assert rule == {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
+
+
 def test_resources() -> None:
     """Requests, a memory limit, and no CPU limit."""
     for container in containers(render()).values():
@@ -411,7 +476,18 @@ def test_network_policy() -> None:
     policy = one(render(), "NetworkPolicy")["spec"]
     assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == ["https", "metrics", "certs"]
     assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [443, 6443]
+    assert not any("to" in rule or "from" in rule for rule in (*policy["ingress"], *policy["egress"]))
     assert one(render(chart.CERT_MANAGER), "NetworkPolicy")["spec"]["egress"] == []
+
+
+def test_network_policy_made_narrow() -> None:
+    """Who calls the webhook, who reads metrics, and where the API server is: each by its value, and by that alone."""
+    given = merged(*(at(f"networkPolicy.{key}", chart.OTHERS[f"networkPolicy.{key}"]) for key in NARROW))
+    policy = one(render(given), "NetworkPolicy")["spec"]
+    assert [rule["from"] for rule in policy["ingress"]] == [given["networkPolicy"][key] for key in NARROW[:2]]
+    blocks = [{"ipBlock": {"cidr": cidr}} for cidr in given["networkPolicy"]["apiServerCIDRs"]]
+    assert policy["egress"] == [{"ports": [{"port": 443}, {"port": 6443}], "to": blocks}]
+    assert one(render(merged(given, chart.CERT_MANAGER)), "NetworkPolicy")["spec"]["egress"] == []
 
 
 def test_client_verification() -> None:

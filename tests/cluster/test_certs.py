@@ -30,6 +30,7 @@ from certs.keyring import Keyring
 from certs.rotation import Policy
 from certs.run import Loop
 from certs.store import Store
+from tests.chart import one, path_of, render
 
 from .controlplane import ControlPlane, expect
 from .process import Process, free_port, wait_for
@@ -51,52 +52,46 @@ class Release:
 
     @property
     def name(self) -> str:
-        """Of everything; unique in the cluster, as configurations have no namespace."""
-        return f"accel-{self.namespace}"
+        """Of everything but the Secret; unique in the cluster, as configurations have no namespace."""
+        return f"accel-injector-{self.namespace}"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the Service."""
         return authority.service_names(self.name, self.namespace)
 
+    @property
+    def secret_name(self) -> str:
+        """Of the CA's Secret."""
+        return f"{self.name}-ca"
+
     def install(self) -> None:
-        """An empty Secret, a configuration without caBundle, a service account with rights to just these."""
-        for path, kind, spec in self._objects():
-            expect(self.cluster.request("POST", path, spec), kind)
+        """The account, its Secret, its rights and their limit as the chart renders them; a configuration of our own."""
+        for found in self._objects():
+            body, query = json.dumps(found), {"fieldManager": "helm"}
+            answer = self.cluster.request("PATCH", path_of(found), body, query, content="application/apply-patch+yaml")
+            expect(answer, found["kind"])
+        configuration = {"metadata": {"name": self.name}, "webhooks": [self.entry(name) for name in ENTRIES]}
+        expect(self.cluster.request("POST", MWC, configuration), "configuration")
         account = self.directory / "account"
         account.mkdir()
         (account / "token").write_text(self.cluster.token(self.namespace, self.name))
         (account / "ca.crt").write_bytes(self.cluster.ca.certificate)
 
-    def _objects(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        core, rbac = f"/api/v1/namespaces/{self.namespace}", f"{RBAC}/namespaces/{self.namespace}"
-        metadata = {"name": self.name}
-        subject = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
-        group = "rbac.authorization.k8s.io"
-        yield f"{core}/secrets", "Secret", {"metadata": metadata, "type": "Opaque"}
-        yield f"{core}/serviceaccounts", "ServiceAccount", {"metadata": metadata}
-        yield f"{rbac}/roles", "Role", {"metadata": metadata, "rules": [rule("", "secrets", self.name, "update")]}
-        yield (
-            f"{rbac}/rolebindings",
-            "RoleBinding",
-            {
-                "metadata": metadata,
-                "roleRef": {"apiGroup": group, "kind": "Role", "name": self.name},
-                "subjects": [subject],
-            },
-        )
-        rules = [rule("admissionregistration.k8s.io", "mutatingwebhookconfigurations", self.name, "patch")]
-        yield f"{RBAC}/clusterroles", "ClusterRole", {"metadata": metadata, "rules": rules}
-        yield f"{RBAC}/clusterrolebindings", "ClusterRoleBinding", self.binding()
-        yield MWC, "MutatingWebhookConfiguration", {"metadata": metadata, "webhooks": [self.entry(n) for n in ENTRIES]}
+    def remove(self) -> None:
+        """What does not go with the namespace."""
+        for found in self._objects():
+            if "namespace" not in found["metadata"]:
+                self.cluster.request("DELETE", path_of(found))
+        self.cluster.request("DELETE", f"{MWC}/{self.name}")
 
     def binding(self) -> dict[str, Any]:
         """Of the ClusterRole."""
-        return {
-            "metadata": {"name": self.name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": self.name},
-            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}],
-        }
+        return one(self._objects(), "ClusterRoleBinding", self.name)
+
+    def _objects(self) -> list[dict[str, Any]]:
+        shown = (f"--show-only=templates/{name}.yaml" for name in ("serviceaccount", "self-managed", "certs-policy"))
+        return render({}, f"--namespace={self.namespace}", *shown, name=self.name)
 
     def entry(self, name: str) -> dict[str, Any]:
         """One webhook entry that no object ever matches."""
@@ -118,7 +113,8 @@ class Release:
             "KUBERNETES_SERVICE_PORT": str(self.cluster.port),
             "ACCEL_SERVICE_ACCOUNT_DIR": str(self.directory / "account"),
         }
-        options = {"namespace": self.namespace, "secret": self.name, "service": self.name, "webhook-config": self.name}
+        names = {"secret": self.secret_name, "service": self.name, "webhook-config": self.name}
+        options = {"namespace": self.namespace, **names}
         command = [*ACCEL, "run", *(f"--{key}={value}" for key, value in options.items())]
         command += [f"--dir={self.folder(number)}", "--overlap=2s", *flags]
         process = Process(f"certs-{number}", command, self.directory / f"certs-{number}.log", environment)
@@ -127,7 +123,7 @@ class Release:
 
     def run(self, command: str, *flags: str) -> subprocess.CompletedProcess[str]:
         """Run another `accel certs` command as the admin."""
-        options = {"namespace": self.namespace, "secret": self.name, "webhook-config": self.name}
+        options = {"namespace": self.namespace, "secret": self.secret_name, "webhook-config": self.name}
         arguments = [f"--{key}={value}" for key, value in options.items()]
         return subprocess.run(
             [*ACCEL, command, *arguments, f"--kubeconfig={self.cluster.kubeconfig}", *flags],
@@ -149,7 +145,7 @@ class Release:
 
     def secret(self) -> dict[str, Any]:
         """The CA Secret."""
-        return dict(self.cluster.get(f"/api/v1/namespaces/{self.namespace}/secrets/{self.name}"))
+        return dict(self.cluster.get(f"/api/v1/namespaces/{self.namespace}/secrets/{self.secret_name}"))
 
     def configuration(self) -> dict[str, Any]:
         """The webhook configuration."""
@@ -186,12 +182,6 @@ class Release:
         return str(self.state(number).get("leafAuthority", ""))
 
 
-def rule(group: str, resource: str, name: str, write: str) -> dict[str, Any]:
-    """The chart's rights: one object by name, to read, to watch, and to write in one way."""
-    verbs = ["get", "list", "watch", write]
-    return {"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": verbs}
-
-
 @pytest.fixture
 def release(cluster: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Release]:
     """An installed release without replicas."""
@@ -200,8 +190,7 @@ def release(cluster: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[R
     yield made
     for replica in made.replicas:
         replica.stop()
-    for path in (f"{MWC}/{made.name}", f"{RBAC}/clusterroles/{made.name}", f"{RBAC}/clusterrolebindings/{made.name}"):
-        cluster.request("DELETE", path)
+    made.remove()
 
 
 class Sampler:
@@ -261,11 +250,11 @@ def test_rights_are_the_charts(release: Release) -> None:
     account = release.cluster.as_service_account(release.namespace, release.name)
     secrets = f"/api/v1/namespaces/{release.namespace}/secrets"
 
-    assert account.request("GET", f"{secrets}/{release.name}").ok
+    assert account.request("GET", f"{secrets}/{release.secret_name}").ok
     assert account.request("GET", f"{MWC}/{release.name}").ok
     assert account.request("GET", secrets).status == 403
     assert account.request("POST", secrets, {"metadata": {"name": "another"}}).status == 403
-    assert account.request("DELETE", f"{secrets}/{release.name}").status == 403
+    assert account.request("DELETE", f"{secrets}/{release.secret_name}").status == 403
     assert account.request("GET", MWC).status == 403
     assert account.request("PUT", f"{MWC}/{release.name}", release.configuration()).status == 403
 
@@ -282,7 +271,7 @@ def test_replicas_race_for_an_empty_secret(release: Release) -> None:
 
 def test_a_stale_writer_loses(release: Release) -> None:
     """Whoever writes over what another has changed meanwhile gets a Conflict and changes nothing."""
-    store = Store(connect(str(release.cluster.kubeconfig)), release.namespace, release.name, release.name)
+    store = Store(connect(str(release.cluster.kubeconfig)), release.namespace, release.secret_name, release.name)
     now = datetime.now(UTC)
     first, second = (Keyring(signing=authority.new_ca(now)) for _ in range(2))
 
@@ -300,14 +289,15 @@ def test_a_stale_writer_loses(release: Release) -> None:
 
 def test_the_secret_keeps_what_is_not_ours(release: Release) -> None:
     """Labels, annotations and keys that others put on the Secret are still there after a write."""
-    path = f"/api/v1/namespaces/{release.namespace}/secrets/{release.name}"
+    path = f"/api/v1/namespaces/{release.namespace}/secrets/{release.secret_name}"
     theirs = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "data": {"note": "aGVsbG8="}}
+    chart = release.secret()["metadata"]["labels"]
     expect(release.cluster.request("PATCH", path, theirs), "the others' edit")
     replica = release.start()
     wait_for("the authority to sign", lambda: "ca.key" in release.secret()["data"], 30, [replica])
 
     secret = release.secret()
-    assert secret["metadata"]["labels"] == {"a": "b"}
+    assert secret["metadata"]["labels"] == {**chart, "a": "b"}
     assert secret["metadata"]["annotations"] == {"c": "d"}
     assert secret["data"]["note"] == "aGVsbG8="
 
@@ -319,7 +309,7 @@ def test_a_clock_far_ahead(release: Release) -> None:
 
     def turn(clock: Callable[[], datetime], number: int) -> None:
         api = connect(str(release.cluster.kubeconfig), clock=clock)
-        store = Store(api, release.namespace, release.name, release.name)
+        store = Store(api, release.namespace, release.secret_name, release.name)
         log = structlog.testing.CapturingLogger()
         Loop(store, Policy(release.names), release.folder(number), timedelta(hours=1), log, clock=clock).turn()
 
@@ -492,7 +482,7 @@ def test_an_emptied_secret(release: Release) -> None:
     old = release.signer()
 
     with Sampler(release, 2) as sampler:
-        path = f"/api/v1/namespaces/{release.namespace}/secrets/{release.name}"
+        path = f"/api/v1/namespaces/{release.namespace}/secrets/{release.secret_name}"
         expect(release.cluster.request("PATCH", path, {"data": None}), "emptying the Secret")
         changed = lambda: old not in (release.signer(0), release.signer(1))  # noqa: E731
         wait_for("both to change", changed, 60, release.replicas)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests import chart as rendering
-from tests.chart import at, merged
+from tests.chart import at, merged, path_of
 
 from . import monitoring
 from .chart import INJECTED, Release, bundles, chips, create, install
@@ -49,16 +49,6 @@ def labelled(plane: ControlPlane) -> Iterator[str]:
 
 
 # Rendering, judged by the API server
-
-
-def path_of(found: Mapping[str, Any]) -> str:
-    """The API path of an object that helm rendered."""
-    version, kind = found["apiVersion"], found["kind"].lower()
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    metadata = found["metadata"]
-    place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{prefix}{place}/{plural}/{metadata['name']}"
 
 
 @pytest.fixture(scope="module")

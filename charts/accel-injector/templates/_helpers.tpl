@@ -73,7 +73,8 @@ metadata:
     sources:
       - serviceAccountToken:
           path: token
-          expirationSeconds: 3600
+          # The least that there is; the kubelet renews it in time. It is void when the pod is gone.
+          expirationSeconds: 600
       - configMap:
           name: kube-root-ca.crt
           items:
