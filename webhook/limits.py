@@ -47,11 +47,14 @@ NUMBER: Final = 2**31 - 1
 AMOUNT: Final = 2**63 - 1
 """An amount that is written without quotes."""
 
-ANSWER: Final = 3 * 1024 * 1024
-"""Bytes of an answer. An API server takes no larger object, and what is injected becomes a part of one.
+OBJECT: Final = 3 * 1024 * 1024
+"""Bytes of an object: an API server takes no larger one.
 
 Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/config.go (MaxRequestBodyBytes)
 """
+
+ANSWER: Final = OBJECT
+"""Bytes of an answer: what is injected becomes a part of an object."""
 
 EDITS: Final = 64 * 1024
 """Edits of one object. More do not fit into an answer, and are not even collected."""

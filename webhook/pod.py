@@ -16,7 +16,7 @@ Name = Annotated[str, Meta(max_length=limits.NAME)]
 Value = Annotated[str, Meta(max_length=limits.LABEL_VALUE)]
 Key = Annotated[str, Meta(max_length=limits.KEY)]
 Number = Annotated[int, Meta(ge=-limits.NUMBER - 1, le=limits.NUMBER)]
-Text = str
+Text = Annotated[str, Meta(max_length=limits.OBJECT)]
 """Text that no API bounds but by the size of the object: variables, paths, other people's annotations. What is done
 with it costs no more than reading it did."""
 Quantity = Text | Annotated[int, Meta(ge=-limits.AMOUNT - 1, le=limits.AMOUNT)] | float
