@@ -13,22 +13,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from certs import authority, directory
 from tests.client import ANSWER, REVIEW, Recorder, allow, answer, call, closed, connect, identity, post, probe, trust
-from webhook.server.connection import Limits
+from webhook.admission import Answer
+from webhook.server.connections import Limits
+from webhook.server.log import configure
 from webhook.server.replica import Addresses, running
 from webhook.server.settings import BadSetting, Settings
+from webhook.site import Site
 
 LOCAL = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, lame_duck=0, drain_timeout=5)
-SHORT = Limits(handshake=1, read=1, idle=2, farewell=1, look=0.1)
+SHORT = Limits(handshake=1, read=1, idle=2, shutdown=1, look=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +119,57 @@ def test_odd_requests_get_an_answer(replica: Addresses, request_: bytes, status:
         connection.sendall(request_)
         head = connection.recv(1000)
     assert head.startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_http_1_0(replica: Addresses) -> None:
+    """It is answered and closed, whatever it would like."""
+    with connect(replica) as connection:
+        connection.sendall(post(REVIEW, "Connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+        status, headers, body = answer(connection)
+        assert (status, headers["connection"], body) == (200, "close", ANSWER)
+        assert closed(connection) == b""
+
+
+def test_head_has_no_body(replica: Addresses) -> None:
+    """The next answer on the connection begins where it should."""
+    with connect(replica) as connection:
+        connection.sendall(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n" + post())
+        head, _, rest = closed_after(connection, ANSWER).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK")
+        assert rest.startswith(b"HTTP/1.1 200 OK")
+
+
+def closed_after(connection: socket.socket, end: bytes) -> bytes:
+    """Everything that comes until `end`."""
+    found = b""
+    while not found.endswith(end):
+        part = connection.recv(65536)
+        assert part, found
+        found += part
+    return found
+
+
+def test_scheme_and_host_in_the_request_line(replica: Addresses) -> None:
+    """Proxies may send them, and a server must understand it (RFC 9112, 3.2.2)."""
+    assert call(replica, post(path="https://webhook:443/mutate?timeout=5s"))[0] == 200
+    assert call(replica, post(path="https://webhook:443"))[0] == 405
+    assert call(replica, post(path="https://webhook:443/nowhere"))[0] == 404
+
+
+def test_a_refused_request_does_not_spoil_the_next(replica: Addresses) -> None:
+    """Its body is read and dropped."""
+    with connect(replica) as connection:
+        wrong = post(b"x" * 50_000).replace(b"application/json", b"text/plain", 1)
+        connection.sendall(wrong + post())
+        assert [answer(connection)[0] for _ in range(2)] == [415, 200]
+
+
+def test_an_answer_before_rubbish(replica: Addresses) -> None:
+    """What came whole is answered, and what follows it is told that it is no HTTP."""
+    with connect(replica) as connection:
+        connection.sendall(post() + b"rubbish\r\n\r\n")
+        assert answer(connection)[0] == 200
+        assert closed(connection).startswith(b"HTTP/1.1 400 ")
 
 
 def test_websocket_is_not_spoken(replica: Addresses) -> None:
@@ -316,6 +371,119 @@ def _send(connection: ssl.SSLSocket, data: bytes) -> None:
         connection.sendall(data)
 
 
+def halves(at: Addresses, count: int, sent: bytes, stack: ExitStack) -> list[ssl.SSLSocket]:
+    """Connections that stop in the middle of a body."""
+    found = [stack.enter_context(connect(at)) for _ in range(count)]
+    for connection in found:
+        connection.sendall(sent)
+    return found
+
+
+def test_too_many_half_read_bodies() -> None:
+    """One over the limit is 429 with Retry-After; one that comes whole needs no place, and places come back."""
+    settings = msgspec.structs.replace(LOCAL, max_bodies=3)
+    with running(settings, allow, Recorder()) as at, ExitStack() as stack:
+        half = halves(at, 3, post()[:-10], stack)
+        (late,) = until_refused(at, "busy", lambda: halves(at, 1, post()[:-10], stack))
+        status, headers, _ = answer(late)
+        assert (status, headers["retry-after"]) == (429, "1")
+        late.sendall(post()[-10:] + post())  # the rest is dropped, and the connection is still of use
+        assert answer(late)[0] == 200
+        assert call(at)[0] == 200
+        half[0].close()
+        until(lambda: rejected(at).get("client-gone") == 1)
+        half[1].sendall(post()[-10:])
+        assert answer(half[1])[0] == 200
+        for _ in range(2):
+            halves(at, 1, post()[:-10], stack)
+        assert rejected(at)["busy"] == 1
+
+
+def until_refused(at: Addresses, reason: str, work: Callable[[], list[ssl.SSLSocket]]) -> list[ssl.SSLSocket]:
+    """What `work` made, once the replica has counted a refusal for that reason."""
+    made = work()
+    until(lambda: rejected(at).get(reason, 0) > 0)
+    return made
+
+
+def test_large_bodies_cannot_keep_small_ones_out() -> None:
+    """With all of the memory taken by large bodies, another large one is 429 and a usual review is answered."""
+    limits = Limits(half_read=1_000_000, small=10_000)
+    with running(LOCAL, allow, Recorder(), limits) as at, ExitStack() as stack:
+        halves(at, 1, post(b"x" * 1_000_000)[:-1], stack)
+        until_refused(at, "busy", lambda: halves(at, 1, post(b"x" * 200_000)[:-1], stack))
+        (small,) = halves(at, 1, post(b"x" * 9_000)[:-1], stack)
+        small.sendall(b"x")
+        assert answer(small)[0] == 200
+
+
+def test_the_largest_body() -> None:
+    """Exactly the limit is taken, in one piece or in chunks; one byte more is 413, and closes the connection."""
+    seen: list[bytes] = []
+
+    def decide(body: bytes, site: Site) -> Answer:
+        seen.append(body)
+        return allow(body, site)
+
+    def chunked(body: bytes) -> bytes:
+        chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:1], body[1:3], body[3:])]
+        return post(b"".join(chunks) + b"0\r\n\r\n", "Transfer-Encoding: chunked")
+
+    largest = os.urandom(100_000)
+    with running(LOCAL, decide, Recorder(), Limits(body=len(largest))) as at:
+        for request in (post(largest), chunked(largest)):
+            assert call(at, request)[0] == 200
+        for request in (post(largest + b"x"), chunked(largest + b"x")):
+            status, headers, _ = call(at, request)
+            assert (status, headers["connection"]) == (413, "close")
+    assert seen == [largest, largest]
+
+
+LARGE = b"y" * 2_000_000
+
+
+def large(_body: bytes, _site: Site) -> Answer:
+    """An answer that no socket takes at once."""
+    return Answer(200, LARGE, "unchanged")
+
+
+def test_a_large_answer_to_a_slow_reader() -> None:
+    """It arrives whole, however the client takes it, and the connection is of use afterwards."""
+    with running(LOCAL, large, Recorder()) as at, connect(at) as connection:
+        for _ in range(2):
+            connection.sendall(post())
+            time.sleep(0.2)
+            status, headers, body = answer(connection)
+            assert (status, body == LARGE, "connection" in headers) == (200, True, False)
+
+
+def test_a_large_answer_before_a_farewell() -> None:
+    """A client that asked to close gets all of it first."""
+    with running(LOCAL, large, Recorder()) as at:
+        status, headers, body = call(at, post(REVIEW, "Connection: close"))
+        assert (status, headers["connection"], body == LARGE) == (200, "close", True)
+
+
+def test_answers_that_nobody_reads() -> None:
+    """Who does not read is cut off: at once when it asks for more, after a while when it does not, and as the one that
+    has waited longest when all such answers together are too much. Those who read are answered."""
+    limits = Limits(answer=1, look=0.1, unsent=8_000_000)
+    with running(LOCAL, large, Recorder(), limits) as at, ExitStack() as stack:
+        greedy = stack.enter_context(connect(at))
+        greedy.sendall(post())
+        time.sleep(0.3)
+        greedy.sendall(post())
+        until(lambda: rejected(at).get("pipelined") == 1)
+        deaf = stack.enter_context(connect(at))
+        deaf.sendall(post())
+        until(lambda: rejected(at).get("slow-answer") == 1)
+        many = [stack.enter_context(connect(at)) for _ in range(12)]
+        for connection in many:
+            connection.sendall(post())
+        assert call(at)[2] == LARGE
+        until(lambda: rejected(at)["slow-answer"] == 13)
+
+
 def test_too_many_connections() -> None:
     """One over the limit closes the one that has been idle longest, and is served itself: each of many that
     come within one sweep, when all of them are equally old."""
@@ -355,20 +523,25 @@ def test_a_defect_is_not_shown_to_the_client() -> None:
             assert b"not for clients" not in body
 
 
-def test_a_log_that_fails_does_not_answer_twice() -> None:
-    """When the line about an answer cannot be written the answer has gone out already, and stays the only
-    one."""
+def test_a_log_that_fails_costs_no_answer() -> None:
+    """When a line cannot be written, the line is lost and not the review that it is about."""
 
-    class Full(Recorder):
-        def debug(self, event: str, **fields: object) -> None:
+    class Full:
+        lost = 0
+
+        def write(self, _line: bytes) -> None:
+            self.lost += 1
             raise OSError("no space left on device")
 
-    with running(LOCAL, allow, Full()) as at, connect(at) as connection:
-        connection.sendall(post())
-        rest = closed(connection)
-        assert rest.startswith(b"HTTP/1.1 200 ")
-        assert rest.count(b"HTTP/1.1 ") == 1
-        assert call(at)[0] == 200
+        def flush(self) -> None:
+            raise ValueError("I/O operation on closed file")
+
+    full = Full()
+    with running(LOCAL, allow, configure("debug", full)) as at, connect(at) as connection:
+        for _ in range(2):
+            connection.sendall(post())
+            assert answer(connection)[0] == 200
+    assert full.lost > 2
 
 
 def test_the_real_thing_says_who_it_cannot_read() -> None:

@@ -1,247 +1,308 @@
-"""One HTTP/1.1 connection, made safe against those that send slowly, endlessly, or nothing at all.
+"""One HTTP/1.1 connection: bytes come in, whole requests go to an application of plain functions, its replies go out.
 
-uvicorn's protocol bounds neither the head of a request nor the time that any part of one may take. This adds
-those bounds and nothing else; what a request means is the application's business.
-
-One sweep a second looks at every connection; a timer per request would cost more than the request's own work.
+httptools parses; everything else is here, and all of it is bounded: against clients that send slowly, endlessly, too
+much at once or nothing at all, and against those that do not read what they are sent. What a request means is the
+application's business.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from http import HTTPStatus
+from time import perf_counter
 
-import msgspec
-from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
+import httptools
 
+from webhook.server.connections import Connections
+from webhook.server.request import TEXT, Head, Reply
 from webhook.server.tls import names_of
 
+SLICE = 64 * 1024
+"""Bytes of an answer that a transport is given at once. It says that a client does not read only after the fact, and
+then holds up to twice as much: what the kernel did not take, and what TLS made of the next slice."""
 
-class Limits(msgspec.Struct, frozen=True):
-    """What one connection may take, and how many there may be. Times are in seconds, sizes in bytes."""
+_STATUS = {int(status): f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() for status in HTTPStatus}
 
-    idle: float = 120.0
-    """An API server keeps idle connections for 90 s and does not repeat a POST that meets a closing one, so
-    it must be the one that closes. A connection without a request yet is no different: Go opens some in
-    reserve.
-    Source: net/http DefaultTransport, IdleConnTimeout.
-    """
-
-    handshake: float = 5.0
-    """A TLS handshake that takes longer is nobody's: the API server gives the whole call 5 s in our chart."""
-
-    farewell: float = 2.0
-    """How long a closing TLS connection may take to say goodbye."""
-
-    read: float = 10.0
-    """From a request's first byte to its last. A review is written in one go."""
-
-    answer: float = 30.0
-    """From a request's last byte to the answer's last: the longest that an API server waits."""
-
-    head: int = 64 * 1024
-    """Request line and headers. An API server sends about 300."""
-
-    request: int = 16 * 1024 * 1024
-    """A whole request on the wire: twice the largest body, so that neither the framing of chunks nor trailers
-    nor a refused body that goes on coming can be endless."""
-
-    look: float = 1.0
-    """How often connections are looked at, and watched files: so much longer may all of the above take."""
-
-    pipeline: int = 16
-    """Requests sent ahead on one connection. API servers send none ahead."""
-
-    connections: int = 2000
-    """One more makes room by closing the one that has been idle longest."""
+_CLOSE = b"connection: close\r\n"
 
 
-CLOSE = (b"connection", b"close")
+class _Over(Exception):
+    """Nothing more of this connection is read; what had to be said has been."""
 
 
-class Connections(ServerState):
-    """All open connections of one port, and what they share."""
+class Connection(asyncio.Protocol):
+    """One client, from its first byte to the last of its answers."""
 
-    connections: set["Connection"]  # type: ignore[assignment]
+    transport: asyncio.Transport
+    parser: httptools.HttpRequestParser
+    head: Head
 
-    def __init__(
-        self,
-        limits: Limits,
-        now: float,
-        refuse: Callable[[str], None],
-        names: frozenset[str] = frozenset(),
-    ) -> None:
-        super().__init__()
-        self.limits = limits
-        self.now = now
-        self.refuse = refuse
-        self.names = names
-        self.accepted = 0  # by the kernel; a TLS handshake may still fail
-        self.established = 0
-
-    def sweep(self, now: float) -> None:
-        """Close what has taken too long. `now` is monotonic, and dates what happens until the next sweep."""
-        self.now = now
-        for connection in list(self.connections):
-            connection.expire(now)
-
-    def say_close(self) -> None:
-        """From now on every answer says `Connection: close`."""
-        self.default_headers = [CLOSE]
-
-    def close_idle(self) -> None:
-        """Close those without a request; the others close with their answer."""
-        for connection in list(self.connections):
-            connection.finish()
-
-    def abort(self) -> int:
-        """Cut everything off; returns how many requests were cut."""
-        cut = 0
-        for connection in list(self.connections):
-            cut += not connection.idle
-            connection.transport.abort()
-        return cut
-
-    def make_room(self, newcomer: "Connection") -> None:
-        """Close the longest idle connection when there are too many, but not the one that it is for."""
-        if len(self.connections) <= self.limits.connections:
-            return
-        # One that is saying goodbye has made its room already.
-        staying = [connection for connection in self.connections if not connection.transport.is_closing()]
-        if len(staying) <= self.limits.connections:
-            return
-        # By name, not by age: until the next sweep the newcomer is as old as all that were used since the last.
-        idle = [connection for connection in staying if connection.idle and connection is not newcomer]
-        if idle:
-            self.refuse("too-many-connections")
-            min(idle, key=lambda connection: connection.since).transport.close()
-
-
-class Connection(HttpToolsProtocol):
-    """uvicorn's protocol with bounds on size, depth and time."""
-
-    def __init__(self, config: Config, state: Connections, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(config, state, {}, loop)
-        self.shared = state
-        state.accepted += 1
-        self.since = state.now  # when the present phase began: idle, reading or answering
+    def __init__(self, shared: Connections, peer: str = "") -> None:
+        self.shared = shared
+        self.peer = peer
+        self.since = shared.now  # when the present phase began: idle, reading or answering
         self.reading = False  # a request has begun and its last byte has not come
         self.in_head = False
+        self.answered = False  # before all of the request has come
         self.taken = 0  # bytes of the present request, give or take what came in the same read
+        self.ahead = 0  # requests in the present read
+        self.url = self.media = b""
+        self.length = 0  # as Content-Length says
+        self.expects = False  # to be told to go on before it sends a body
+        self.keep = True
+        self.body: bytes | bytearray | None = None  # None while there is none to be read
+        self.held = -1  # bytes of it that count as half read; -1 while it does not
+        self.rest: memoryview | None = None  # of an answer that the transport did not take yet
+        self.paused = False
+        self.close_then = False  # after the rest of the answer
 
     @property
     def idle(self) -> bool:
         """No request is being read or answered."""
-        return not self.reading and (self.cycle is None or self.cycle.response_complete)
+        return not self.reading and not self.paused
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of an answer that are held for a client that does not read."""
+        return 2 * SLICE + (len(self.rest) if self.rest is not None else 0)
+
+    # What the transport says.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.shared.established += 1
-        self.since = self.shared.now
-        if self.shared.names and not self._is_known(transport):
-            self.shared.refuse("client-name")
+        shared = self.shared
+        self.transport = transport
+        self.parser = httptools.HttpRequestParser(self)
+        self.since = shared.now
+        shared.established += 1
+        shared.open.add(self)
+        if shared.names and not self._is_known():
+            shared.refuse("client-name", self.peer)
             transport.abort()
             return
-        self.shared.make_room(self)
+        # Any byte that the socket does not take pauses us; by default it is half a MiB of them.
+        transport.set_write_buffer_limits(high=1, low=0)
+        shared.make_room(self)
 
-    def _is_known(self, transport: asyncio.Transport) -> bool:
-        peer: dict[str, Any] | None = transport.get_extra_info("peercert")
-        return bool(peer and names_of(peer) & self.shared.names)
+    def _is_known(self) -> bool:
+        certificate: dict[str, object] | None = self.transport.get_extra_info("peercert")
+        return bool(certificate and names_of(certificate) & self.shared.names)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self.shared.open.discard(self)
+        self.shared.waiting.pop(self, None)
+        if self.body is not None:
+            self.shared.refuse("client-gone", self.peer)
+        self._forget_body()
+        self.rest = None
+        del self.parser  # it has our bound methods, and we have it
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self.reading:
+        self.ahead = 0
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return  # its answer said that we close, and nobody speaks another protocol here
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, _Over):
+                return
+            if isinstance(error, httptools.HttpParserCallbackError):
+                raise  # a defect of ours
+            self._turn_away(400, "not-http")
             return
-        self.taken += len(data)
-        if self.in_head and self.taken > self.shared.limits.head:
-            self._turn_away("431 Request Header Fields Too Large", "head-too-large")
-        elif self.taken > self.shared.limits.request:
-            self._turn_away("413 Content Too Large", "request-too-large")
+        if self.reading:
+            self._measure(len(data))
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as we answer."""
+        self.paused = True
+        self.shared.waiting[self] = None
+        self.shared.relieve()
+
+    def resume_writing(self) -> None:
+        """It has read all that there was."""
+        self.paused = False
+        self.shared.waiting.pop(self, None)
+        self.since = self.shared.now
+        self._push()
+
+    # What the parser says.
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.begin()
-
-    def begin(self) -> None:
-        """A request's first byte is there."""
+        if self.transport.is_closing():
+            raise _Over
+        self.ahead += 1
+        if self.ahead > self.shared.limits.pipeline or self.paused:
+            self.shared.refuse("pipelined", self.peer)
+            self.transport.abort()
+            raise _Over
         self.since = self.shared.now
         self.reading = self.in_head = True
-        self.taken = 0
+        self.answered = self.expects = False
+        self.taken = self.length = 0
+        self.url = self.media = b""
+
+    def on_url(self, url: bytes) -> None:
+        self.url = self.url + url if self.url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come this way too; nobody reads them, and they must not become headers.
         if not self.in_head:
             return
         name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        if name == b"content-type":
+            self.media = value
+        elif name == b"content-length":
+            self.length = int(value)
+        elif name == b"expect":
+            self.expects = value.lower() == b"100-continue"
 
     def on_headers_complete(self) -> None:
         self.in_head = False
-        super().on_headers_complete()
-        if len(self.pipeline) > self.shared.limits.pipeline:
-            self.shared.refuse("pipelined")
-            self.transport.abort()
+        parser = self.parser
+        modern = parser.get_http_version() == "1.1"  # what is older knows neither of these
+        self.keep = modern and parser.should_keep_alive() and not parser.should_upgrade()
+        path, query = self._target()
+        self.head = Head(parser.get_method(), path, query, self.media, perf_counter(), self.peer)
+        reply = self.shared.app.early(self.head)
+        if reply is not None:
+            self._reply(reply)
+        elif self.length > self.shared.limits.body:
+            self._refuse_body(self._too_large())
+        else:
+            self.body = b""
+            if self.expects and modern:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        if self.body is None:  # answered before it came
+            return
+        if not self.body:
+            self.body = body
+        else:
+            # One piece of memory: a stranger chooses the chunks, and each object of Python's has 33 bytes of its own.
+            if isinstance(self.body, bytes):
+                self.body = bytearray(self.body)
+            self.body += body
+        if len(self.body) > self.shared.limits.body:
+            self._refuse_body(self._too_large())
 
     def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self.since = self.shared.now
         self.reading = False
-
-    def on_response_complete(self) -> None:
-        # Not uvicorn's: that one sets a timer for each idle connection, which the sweep does for all.
-        self.shared.total_requests += 1
-        if self.transport.is_closing():
+        self.since = self.shared.now
+        if self.body is None:
+            self.answered = False
+            if self.shared.closing:
+                self.transport.close()
             return
-        if not self.reading:
-            self.since = self.shared.now
-        self.flow.resume_reading()
-        if self.pipeline:
-            cycle, app = self.pipeline.pop()
-            self._start_asgi_task(cycle, app)
+        body = bytes(self.body)
+        self._forget_body()
+        self._reply(self.shared.app.answer(self.head, body))
+        self.answered = False
 
-    def send_400_response(self, msg: str) -> None:
-        self.shared.refuse("not-http")
-        super().send_400_response(msg)
+    # What we do about it.
 
-    def expire(self, now: float) -> None:
-        """Close this connection when its present phase has lasted too long."""
-        age = now - self.since
-        if self.reading:
-            if age > self.shared.limits.read:
-                self._turn_away("408 Request Timeout", "slow-request")
-        elif not self.idle:
-            if age > self.shared.limits.answer:
-                self.shared.refuse("slow-answer")
-                self.transport.abort()
-        elif age > self.shared.limits.idle:
+    def _target(self) -> tuple[bytes, bytes]:
+        """Path and query of the request line, which a proxy may have sent with scheme and host."""
+        if self.url.startswith(b"/"):
+            path, _, query = self.url.partition(b"?")
+            return path, query
+        try:
+            url = httptools.parse_url(self.url)
+        except httptools.HttpParserInvalidURLError:
+            self._turn_away(400, "not-http")
+            raise _Over from None
+        return url.path or b"/", url.query or b""
+
+    def _measure(self, received: int) -> None:
+        """Hold a request that is still coming to its limits."""
+        limits = self.shared.limits
+        self.taken += received
+        if self.in_head and self.taken > limits.head:
+            self._turn_away(431, "head-too-large")
+        elif self.taken > limits.request:
+            self._turn_away(413, "request-too-large")
+        elif self.body is not None:
+            self._hold(len(self.body))
+
+    def _hold(self, size: int) -> None:
+        """Count a body as half read, or refuse it."""
+        shared = self.shared
+        if self.held < 0:
+            if shared.bodies >= shared.limits.bodies:
+                self._refuse_body(self._busy())
+                return
+            shared.bodies += 1
+            self.held = 0
+        shared.half_read += size - self.held
+        self.held = size
+        if shared.half_read > shared.limits.half_read and size > shared.limits.small:
+            self._refuse_body(self._busy())
+
+    def _forget_body(self) -> None:
+        self.body = None
+        if self.held >= 0:
+            self.shared.bodies -= 1
+            self.shared.half_read -= self.held
+            self.held = -1
+
+    def _refuse_body(self, reply: Reply) -> None:
+        """Answer now; what still comes of the request is read, and dropped."""
+        self._forget_body()
+        self._reply(reply)
+
+    def _too_large(self) -> Reply:
+        self.shared.refuse("too-large", self.peer)
+        text = b"a request has at most %d bytes\n" % self.shared.limits.body
+        return Reply(413, text, TEXT, close=True)
+
+    def _busy(self) -> Reply:
+        # The API server's client waits as it is told and sends the review again, within the webhook's timeout.
+        self.shared.refuse("busy", self.peer)
+        return Reply(429, b"too many requests are being read; send it again\n", TEXT + b"retry-after: 1\r\n")
+
+    def _reply(self, reply: Reply) -> None:
+        close = reply.close or self.shared.closing or not self.keep
+        self.shared.requests += 1
+        self.answered = True
+        length = b"content-length: %d\r\n" % len(reply.body)
+        body = b"" if self.head.method == b"HEAD" else reply.body
+        end = _CLOSE + b"\r\n" if close else b"\r\n"
+        data = b"".join((_STATUS[reply.status], reply.headers, length, end, body))
+        if len(data) > SLICE:
+            self.rest, self.close_then = memoryview(data), close
+            self._push()
+            return
+        self.transport.write(data)
+        if close:
             self.transport.close()
 
-    def finish(self) -> None:
-        """Close now when idle, else with the answer."""
-        if self.idle:
+    def _push(self) -> None:
+        """Give the transport what it takes of an answer."""
+        while self.rest is not None and not self.paused:
+            part, rest = self.rest[:SLICE], self.rest[SLICE:]
+            self.rest = rest or None
+            self.transport.write(part)
+        if self.rest is None and self.close_then:
             self.transport.close()
-        elif self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.keep_alive = False
 
-    def _turn_away(self, status: str, reason: str) -> None:
+    def _turn_away(self, status: int, reason: str) -> None:
+        """End a request that did not come as it should."""
         if self.transport.is_closing():  # told already, and does not take the hint
             self.transport.abort()
             return
-        self.shared.refuse(reason)
-        if self._unanswered():
-            self.transport.write(f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode())
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        self.shared.refuse(reason, self.peer)
+        self._forget_body()
+        if not self.answered:
+            self.transport.write(_STATUS[status] + _CLOSE + b"content-length: 0\r\n\r\n")
         self.transport.close()
 
-    def _unanswered(self) -> bool:
-        """The request that is being read has no answer yet, and none before it waits for one."""
-        if self.cycle is None:
-            return True
-        if self.in_head:
-            return self.cycle.response_complete
-        return not self.pipeline and not self.cycle.response_started
+    def expire(self, now: float) -> None:
+        """Close this connection when its present phase has lasted too long."""
+        age, limits = now - self.since, self.shared.limits
+        if self.reading:
+            if age > limits.read:
+                self._turn_away(408, "slow-request")
+        elif self.paused:
+            if age > limits.answer:
+                self.shared.refuse("slow-answer", self.peer)
+                self.transport.abort()
+        elif age > limits.idle:
+            self.transport.close()

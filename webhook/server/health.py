@@ -4,13 +4,11 @@ Readiness is what was last known. Nothing here asks the network: a replica that 
 still answers calls from one, and taking it out of the Service would turn a small outage into a large one.
 """
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
-from webhook.server.app import Receive, Scope, Send
 from webhook.server.metrics import CONTENT_TYPE, Metrics
-
-_TEXT = b"text/plain; charset=utf-8"
+from webhook.server.request import TEXT, Head, Reply
 
 
 class Health:
@@ -42,27 +40,26 @@ class Health:
 
 
 class Operations:
-    """The ASGI application of the plain-HTTP port."""
+    """The application of the plain-HTTP port."""
 
-    def __init__(self, health: Health, metrics: Metrics, clock: Any) -> None:
+    def __init__(self, health: Health, metrics: Metrics, clock: Callable[[], datetime]) -> None:
         self._health = health
         self._metrics = metrics
         self._clock = clock
 
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        status, body, media = self._answer(scope["path"])
-        headers = [(b"content-type", media), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    def _answer(self, path: str) -> tuple[int, bytes, bytes]:
-        if path == "/readyz":
+    def early(self, head: Head) -> Reply:
+        """Every answer is one: nobody's body is read."""
+        if head.path == b"/readyz":
             problems = self._health.problems(self._clock())
-            text = "\n".join(f"not ready: {problem}" for problem in problems) if problems else "ready"
-            return (503 if problems else 200), text.encode() + b"\n", _TEXT
-        if path in ("/livez", "/healthz"):
-            return 200, b"alive\n", _TEXT
-        if path == "/metrics":
+            text = "".join(f"not ready: {problem}\n" for problem in problems) or "ready\n"
+            return Reply(503 if problems else 200, text.encode(), TEXT)
+        if head.path in (b"/livez", b"/healthz"):
+            return Reply(200, b"alive\n", TEXT)
+        if head.path == b"/metrics":
             self._metrics.ready = not self._health.problems(self._clock())
-            return 200, self._metrics.render(), CONTENT_TYPE
-        return 404, b"not found; here are /livez, /readyz and /metrics\n", _TEXT
+            return Reply(200, self._metrics.render(), CONTENT_TYPE)
+        return Reply(404, b"not found; here are /livez, /readyz and /metrics\n", TEXT)
+
+    def answer(self, head: Head, _body: bytes) -> Reply:
+        """As `early`, which leaves nothing to it."""
+        return self.early(head)

@@ -2,8 +2,9 @@
 
 import logging
 import sys
+from contextlib import suppress
 from types import ModuleType
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,8 +19,31 @@ class Log(Protocol):
     def is_enabled_for(self, level: int) -> bool: ...
 
 
-def configure(level: str, stream: BinaryIO | None = None) -> Log:
-    """The process's logger from `level` ("debug", "info", ...) upwards; libraries' records go there too."""
+class Stream(Protocol):
+    """What lines are written to."""
+
+    def write(self, line: bytes, /) -> object: ...
+    def flush(self) -> object: ...
+
+
+class _Lossy:
+    """A stream that may lose lines: a full disk or a closed pipe is no reason to answer no reviews."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def write(self, line: bytes) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.write(line)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
+def configure(level: str, stream: Stream | None = None) -> Log:
+    """The process's logger from `level` ("debug", "info", ...) upwards; libraries' records go there too. It does not
+    raise: a line that cannot be written is lost."""
     structlog = _structlog()
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
@@ -30,7 +54,7 @@ def configure(level: str, stream: BinaryIO | None = None) -> Log:
             structlog.processors.JSONRenderer(serializer=_encode),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.BytesLoggerFactory(stream or sys.stderr.buffer),
+        logger_factory=structlog.BytesLoggerFactory(_Lossy(stream or sys.stderr.buffer)),
         cache_logger_on_first_use=False,
     )
     log: Log = structlog.get_logger().bind()  # bound once: the proxy would do so again for each line
@@ -58,9 +82,6 @@ def _adopt_libraries(log: Log, number: int) -> None:
     root = logging.getLogger()
     root.handlers[:] = [_Forward(log)]
     root.setLevel(max(number, logging.WARNING))
-    # uvicorn warns of every client that does not speak HTTP. Those are counted, and must not fill the log.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    logging.getLogger("uvicorn.access").disabled = True
 
 
 class _Forward(logging.Handler):

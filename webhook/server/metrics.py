@@ -21,7 +21,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """Upper bounds in seconds. The API server's own histogram starts at 5 ms; a webhook ought to be below that.
 """
 
-CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 
 
 def prepare() -> None:
@@ -38,8 +38,8 @@ class Metrics:
         self.seconds = 0.0
         self.received = 0
         self.sent = 0
-        self.in_flight = 0
-        self.connections = 0  # these three as of the latest sweep
+        self.in_flight = 0  # these four as of the latest sweep
+        self.connections = 0
         self.accepted = 0
         self.established = 0
         self.refused: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """One replica's life: start, listen, watch, stop. Knows sockets, signals and files; knows nothing of pods.
 
-uvicorn parses HTTP and speaks ASGI. Its own server is not used: it closes the listener at the first signal,
-and a webhook must go on accepting while API servers learn that it leaves.
+A web server of the shelf closes its listener at the first signal; a webhook must go on accepting while API servers
+learn that it leaves.
 """
 
 import asyncio
@@ -19,15 +19,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-import uvicorn
 import uvloop
 
 from webhook import __version__, config
 from webhook.admission import Answer, admit
 from webhook.document import BadConfig
-from webhook.server.app import Asgi, Webhook
-from webhook.server.connection import Connections, Limits
-from webhook.server.direct import Direct
+from webhook.server.app import Webhook
+from webhook.server.connection import Connection
+from webhook.server.connections import Connections, Limits
 from webhook.server.health import Health, Operations
 from webhook.server.log import Log, configure
 from webhook.server.metrics import Metrics, prepare
@@ -42,6 +41,9 @@ BACKLOG = 2048
 RECEIVE_BUFFER = 64 * 1024
 """Bytes that the kernel takes for a connection before we read them, which are also the most that one read
 brings. By default it is megabytes, and the memory of a thousand senders would be the kernel's to bound."""
+
+SEND_BUFFER = 128 * 1024
+"""Bytes of answers that the kernel takes for a client which does not read. By default it is megabytes, too."""
 
 SPARE_BYTES = 32 * 1024 * 1024
 TRIM_SECONDS = 10.0
@@ -91,10 +93,8 @@ class Replica:
         self._log = log
         self._metrics = Metrics()
         self._health = Health()
-        self._limits = limits
+        self._limits = limits = msgspec.structs.replace(limits, bodies=settings.max_bodies)
         names = frozenset(name for given in settings.client_names for name in given.split(",") if name)
-        self._connections = Connections(limits, time.monotonic(), self._metrics.refuse, names)
-        self._probes = Connections(limits, time.monotonic(), lambda _reason: None)
         self._site = SiteFile(settings.config, _parser(settings.config), self._health, self._metrics, log, _now)
         self._state = StateFile(settings.state_file, self._health, self._metrics)
         self._files = CertificateFiles(
@@ -108,9 +108,13 @@ class Replica:
             _now,
         )
         site = self._site
-        self._webhook = Webhook(
-            lambda body: decide(body, site.site), self._metrics, log, max_bodies=settings.max_bodies
-        )
+        webhook = Webhook(lambda body: decide(body, site.site), self._metrics, log, self._refuse)
+        self._connections = Connections(webhook, limits, time.monotonic(), self._refuse, names)
+        operations = Operations(self._health, self._metrics, _now)
+        self._probes = Connections(operations, limits, time.monotonic(), lambda _reason, _peer: None)
+
+    def _refuse(self, reason: str, _peer: str) -> None:
+        self._metrics.refuse(reason)
 
     async def run(
         self, stop: Stop, started: Callable[[Addresses], None] = lambda _: None, *, alone: bool = False
@@ -140,28 +144,26 @@ class Replica:
             self._probes.abort()
 
     async def _listen_for_probes(self) -> asyncio.Server:
-        operations = Operations(self._health, self._metrics, _now)
-        return await self._open(operations, self._probes, self._settings.metrics_port)
+        return await self._open(self._probes, self._settings.metrics_port)
 
     async def _listen(self, certificate: Certificate) -> asyncio.Server:
-        server = await self._open(self._webhook, self._connections, self._settings.port, certificate)
+        server = await self._open(self._connections, self._settings.port, certificate)
         self._health.listening = True
         return server
 
     async def _open(
-        self, app: Asgi, connections: Connections, port: int, certificate: Certificate | None = None
+        self, connections: Connections, port: int, certificate: Certificate | None = None
     ) -> asyncio.Server:
         loop = asyncio.get_running_loop()
-        http = _http(app, self._limits)
         tls: dict[str, Any] = {}
         if certificate is not None:
             tls = {
                 "ssl": certificate.base,
                 "ssl_handshake_timeout": self._limits.handshake,
-                "ssl_shutdown_timeout": self._limits.farewell,
+                "ssl_shutdown_timeout": self._limits.shutdown,
             }
         return await loop.create_server(
-            lambda: Direct(http, connections, loop),
+            lambda: Connection(connections),
             sock=_bind(self._settings.host, port),
             backlog=BACKLOG,
             **tls,
@@ -204,19 +206,19 @@ class Replica:
     def _sweep(self, now: float) -> None:
         self._connections.sweep(now)
         self._probes.sweep(now)
-        self._metrics.connections = len(self._connections.connections)
-        self._metrics.accepted = self._connections.accepted
+        self._metrics.in_flight = self._connections.busy()
+        self._metrics.connections = len(self._connections.open)
         self._metrics.established = self._connections.established
 
     async def _leave(self, https: asyncio.Server, stop: Stop) -> int:
         """Readiness off and every answer a farewell; then no new connections; then the calls in flight."""
         self._health.draining = True
-        self._connections.say_close()
+        self._connections.closing = True
         self._log.info("stopping", lame_duck=self._settings.lame_duck)
         await _wait(stop.hurried, self._settings.lame_duck)
         https.close()
         self._connections.close_idle()
-        await _until(lambda: not self._connections.connections, stop.now, self._settings.drain_timeout)
+        await _until(lambda: not self._connections.open, stop.now, self._settings.drain_timeout)
         cut = self._connections.abort()
         self._log.info("stopped", cut_off=cut)
         return 1 if cut else 0
@@ -294,24 +296,6 @@ async def _with_signals(replica: Replica) -> int:
     return await replica.run(stop, alone=True)
 
 
-def _http(app: Asgi, limits: Limits) -> uvicorn.Config:
-    http = uvicorn.Config(
-        app,
-        http=Direct,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=int(limits.idle),
-    )
-    http.load()
-    return http
-
-
 def _parser(path: str) -> Callable[[bytes], Site]:
     builtin = config.builtin()
     name = path or "defaults"
@@ -339,6 +323,7 @@ def _bind(host: str, port: int) -> socket.socket:
     else:
         bound = socket.create_server(("", port))
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     return bound
 
 
