@@ -106,6 +106,38 @@ def _change(tree: Any, chance: random.Random) -> None:
             _annotate(tree, chance)
 
 
+def inflated(body: bytes, chance: random.Random, largest: int) -> bytes:
+    """One part of the object many times as large, up to `largest` bytes or so; what is no JSON stays as it is."""
+    try:
+        tree = json.loads(body)
+        places = list(_places(tree["request"]["object"]))
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return body
+    if not places:
+        return body
+    parent, key = chance.choice(places)
+    value = parent[key]
+    times = chance.randint(10, max(11, largest // (len(json.dumps(value)) + 8)))
+    match value:
+        case str():
+            parent[key] = (value or "9") * times
+        case list():
+            parent[key] = (value or [{}]) * times
+        case dict():
+            names = chance.choice(("x{}", "accel.io/{}", "{}"))
+            some = next(iter(value.values()), "1")
+            parent[key] = {**value, **{names.format(number): some for number in range(times)}}
+        case _:
+            parent[key] = _nested(value, min(times, 100))
+    return json.dumps(tree, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def _nested(value: Any, depth: int) -> Any:
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
 def _annotate(tree: Any, chance: random.Random) -> None:
     """An annotation of ours with some value, on any metadata."""
     metadata = [parent[key] for parent, key in _places(tree) if key == "metadata" and isinstance(parent[key], dict)]
