@@ -17,7 +17,7 @@ from certs.metrics import Metrics as CertsMetrics
 from charts import document
 from tests import chart
 from tests.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
-from webhook import __version__
+from webhook import __version__, host
 from webhook.server.metrics import Metrics
 from webhook.workloads import WORKLOADS
 
@@ -368,6 +368,21 @@ def test_policies(mode: str) -> None:
     assert set(policies(render(merged(MODES[mode], at("policies.wholeNode", False))))) == ours
     assert set(policies(render(merged(MODES[mode], at("policies.certs", False))))) == {whole_node}
     assert {policy["failurePolicy"] for policy in policies(render(MODES[mode])).values()} == {"Fail"}
+
+
+def test_policy_and_mode_host_agree() -> None:
+    """The terms that the policy accepts are those that mode host writes and wrote, and the message shows the newer."""
+    policy = policies(render())[f"{NAME}-whole-node"]
+    (validation,) = policy["validations"]
+    assert json.loads(validation["message"][validation["message"].index("{") :]) == host.APART
+    accepted = policy["variables"][1]["expression"]
+    selectors = re.findall(r"dyn\((\{[^()]*\})\)", accepted)
+    everywhere, alike = host.APART_EVERYWHERE, host.APART["labelSelector"]
+    assert [json.loads(text) for text in selectors] == [
+        *(term["namespaceSelector"] for term in (host.APART, everywhere)),
+        alike,
+    ]
+    assert policy["matchConstraints"]["objectSelector"]["matchExpressions"] == alike["matchExpressions"]
 
 
 @pytest.mark.parametrize("account", ["", "other"])

@@ -19,6 +19,7 @@ import pytest
 
 from certs.authority import KeyPair, issue, new_ca, service_names
 from tests.chart import at, merged
+from tests.page import ROOT, of_page
 
 from . import monitoring
 from .chart import INJECTED, Release, bundles, chips, create, install
@@ -32,6 +33,7 @@ ACCEL = str(Path(sys.executable).with_name("accel"))
 QUICK = at("webhook.lameDuckSeconds", 1)
 """Nobody calls while these replicas end, so they need not wait for it."""
 
+SECURITY = ROOT / "docs" / "security.md"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
@@ -369,7 +371,7 @@ def test_changes_of_mode(plane: ControlPlane, labelled: str) -> None:
 
 
 def test_callers_without_a_certificate(plane: ControlPlane, labelled: str) -> None:
-    """With a CA for callers, an API server that shows no certificate is not answered, so nothing is injected."""
+    """With a CA for callers, an API server that shows no certificate is not answered; one that is told to is."""
     with install(plane, values=at("tls.clientCA", {"configMap": "callers", "names": ["one", "two"]})) as release:
         body = {"metadata": {"name": "callers"}, "data": {"ca.crt": plane.ca.certificate.decode()}}
         expect(plane.request("POST", f"/api/v1/namespaces/{release.namespace}/configmaps", body), "callers")
@@ -378,6 +380,23 @@ def test_callers_without_a_certificate(plane: ControlPlane, labelled: str) -> No
         assert create(plane, labelled, {}).ok
         for name, status in (("one", 200), ("two", 200), ("three", 0)):
             assert call(release, release.pods[0], name) == status, name
+        plane.restart_apiserver(f"--admission-control-config-file={credentials(release, 'one')}")
+        release.wait_for("an injected pod", lambda: (answer := create(plane, labelled)).ok and chips(answer) == "4")
+
+
+def credentials(release: Release, name: str) -> Path:
+    """The API server's files as docs/security.md has them, with a client certificate of that name."""
+    folder = release.cluster.directory / "webhooks"
+    folder.mkdir()
+    pair = release.cluster.ca.client(name)
+    (folder / "tls.crt").write_bytes(pair.certificate)
+    (folder / "tls.key").write_bytes(pair.key)
+    admission, kubeconfig = (block.text for block in of_page(SECURITY) if block.info == "yaml (argo)")
+    service = f"{release.fullname}.{release.namespace}.svc:{release.port}"  # for port 443 the name alone would do
+    for file, text in (("admission.yaml", admission), ("kubeconfig.yaml", kubeconfig)):
+        local = text.replace("/etc/kubernetes/webhooks", str(folder))
+        (folder / file).write_text(local.replace("accel-injector.accel-system.svc", service))
+    return folder / "admission.yaml"
 
 
 def call(release: Release, pod: RunningPod, name: str) -> int:
