@@ -1,26 +1,22 @@
 """The real program, `accel serve`, among senders who mean it no good: good calls are answered and memory is bounded."""
 
-import json
 import os
 import random
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from certs import authority, directory
 from tests import mutants
 from tests.case import site
 from tests.client import answer, connect, post, trust
 from tests.fuzz import reviews
+from tests.process import CA, accel_serve, most_memory
 from webhook.admission import admit
 from webhook.server.replica import Addresses
 
@@ -30,39 +26,6 @@ SENDERS = 16  # at once, of each kind
 SHARE = 2000  # mutants that are sent over TLS, of those that are tried in this process
 SECONDS = 120  # that one sender goes on at most
 SEED = 20261130
-
-CA = authority.new_ca(datetime.now(UTC))
-
-
-@contextmanager
-def accel_serve(folder: Path) -> Iterator[tuple[Addresses, int]]:
-    """`accel serve` with a certificate of CA's: where it is, and its process id."""
-    pair = authority.issue(CA, ("localhost", "127.0.0.1"), datetime.now(UTC))
-    directory.write(folder, {"tls.crt": pair.certificate, "tls.key": pair.key})
-    flags = ["--host=127.0.0.1", "--port=0", "--metrics-port=0", "--lame-duck=0"]
-    flags += [f"--cert-file={folder / 'tls.crt'}", f"--key-file={folder / 'tls.key'}"]
-    command = [str(Path(sys.executable).with_name("accel")), "serve", *flags]
-    log = folder / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        end = time.monotonic() + 120
-        while not (line := next((one for one in log.read_text().splitlines() if '"serving"' in one), "")):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
-        facts = json.loads(line)
-        yield Addresses(facts["port"], facts["metrics_port"], CA.certificate), process.pid
-        assert process.poll() is None, log.read_text()
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def most_memory(pid: int) -> int:
-    """The most memory that the process ever held, in MiB."""
-    status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
 
 
 class GoodCalls:

@@ -10,6 +10,7 @@ from tests.client import ANSWER, REVIEW, Recorder
 from webhook.admission import Answer
 from webhook.server.app import Webhook, _deadline
 from webhook.server.metrics import Metrics
+from webhook.server.refusals import Refusals
 from webhook.server.request import JSON, TEXT, Head, Reply
 
 
@@ -35,7 +36,7 @@ class Desk:
     def __init__(self, admit: Callable[[bytes], Answer] = allow) -> None:
         self.metrics = Metrics()
         self.log = Recorder()
-        self.app = Webhook(admit, self.metrics, self.log, lambda reason, _peer: self.metrics.refuse(reason))
+        self.app = Webhook(admit, self.metrics, self.log, Refusals(self.metrics, self.log))
 
     def call(self, asked: Head | None = None, body: bytes = REVIEW) -> Reply:
         """One request, as a connection hands it over."""
@@ -127,7 +128,7 @@ def test_a_defect_is_500_and_told_to_the_log_only() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "level"),
-    [("injected", "debug"), ("skipped", "debug"), ("denied", "info"), ("bad-review", "info"), ("error", "error")],
+    [("injected", "debug"), ("skipped", "debug"), ("denied", "info"), ("error", "error")],
 )
 def test_log_levels(outcome: str, level: str) -> None:
     """Decisions are debug, denials info, errors error; each one line with the review's uid."""

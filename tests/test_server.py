@@ -9,8 +9,6 @@ import os
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs import authority, directory
 from tests.client import ANSWER, REVIEW, Recorder, allow, answer, call, closed, connect, identity, post, probe, trust
+from tests.process import CA, issue, most_memory, process, until
+from tests.process import replica as started
 from webhook.admission import Answer
 from webhook.server.connections import Limits
 from webhook.server.log import configure
@@ -357,11 +357,7 @@ def test_memory_under_abuse(tmp_path: Path) -> None:
             thread.join()
         assert call(at)[0] == 200
         assert rejected(at)["busy"] > 0
-        most = next(
-            int(line.split()[1]) // 1024
-            for line in Path(f"/proc/{replica.pid}/status").read_text().splitlines()
-            if line.startswith("VmHWM")
-        )
+        most = most_memory(replica.pid)
         print(f"500 half-open and 300 idle connections, 40 bodies of 7 MiB: at most {most} MiB")
         assert most < 200
 
@@ -566,16 +562,6 @@ def test_probes_and_metrics(replica: Addresses) -> None:
     assert call(replica, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")[0] == 404
 
 
-CA = authority.new_ca(datetime.now(UTC))
-
-
-def issue(folder: Path) -> authority.KeyPair:
-    """A new pair in `folder`, as `certs run` and kubelets put it there."""
-    pair = authority.issue(CA, ("localhost", "127.0.0.1"), datetime.now(UTC))
-    directory.write(folder, {"tls.crt": pair.certificate, "tls.key": pair.key})
-    return pair
-
-
 def from_files(folder: Path, **more: object) -> Settings:
     """Settings of a replica that serves what is in `folder`."""
     return Settings(
@@ -595,15 +581,6 @@ def served(at: Addresses) -> str:
         peer = connection.getpeercert(binary_form=True)
         assert peer is not None
         return authority.fingerprint(ssl.DER_cert_to_PEM_cert(peer).encode())
-
-
-def until(true: object, seconds: float = 30) -> None:
-    """Wait for something that must become true."""
-    assert callable(true)
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.05)
 
 
 def test_no_call_fails_while_certificates_are_swapped(tmp_path: Path) -> None:
@@ -705,70 +682,6 @@ def test_clients_are_asked_for_their_certificate(tmp_path: Path) -> None:
         assert probe(at, "/readyz")[0] == 200
 
 
-PROGRAM = """
-import sys
-from tests.client import allow
-from webhook.server.replica import serve
-from webhook.server.settings import Settings
-sys.exit(serve(Settings(host="127.0.0.1", port=0, metrics_port=0, **{more!r}), allow))
-"""
-
-
-class Process:
-    """A replica as a process of its own."""
-
-    def __init__(self, **more: object) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM.format(more=more)],
-            stderr=subprocess.PIPE,
-            cwd=Path(__file__).parent.parent,
-        )
-        self.lines: list[dict[str, object]] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self.lines.append(json.loads(line))
-
-    def said(self, message: str) -> dict[str, object]:
-        """The log line with this message, once it is there."""
-        until(lambda: any(line["message"] == message for line in self.lines))
-        return next(line for line in self.lines if line["message"] == message)
-
-    def at(self) -> Addresses:
-        line = self.said("serving")
-        return Addresses(int(str(line["port"])), int(str(line["metrics_port"])), CA.certificate)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def exit_code(self) -> int:
-        code = self._process.wait(60)
-        self._reader.join()
-        assert self._process.stderr is not None
-        self._process.stderr.close()
-        return code
-
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self.exit_code()
-
-
-def process(folder: Path, **more: object) -> Process:
-    issue(folder)
-    return Process(cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key"), **more)
-
-
 def test_sigterm_in_its_order(tmp_path: Path) -> None:
     """Not ready at once; answers go on, each with a farewell, also to new connections; then the door; then 0."""
     with process(tmp_path, lame_duck=3.0) as replica:
@@ -831,7 +744,7 @@ def test_ctrl_c_has_no_lame_duck(tmp_path: Path) -> None:
 
 def test_a_signal_while_waiting_for_files(tmp_path: Path) -> None:
     """Alive but not ready without a certificate, and stopped by one signal."""
-    with Process(cert_file=str(tmp_path / "no.crt"), key_file=str(tmp_path / "no.key")) as replica:
+    with started(cert_file=str(tmp_path / "no.crt"), key_file=str(tmp_path / "no.key")) as replica:
         assert "no.crt" in str(replica.said("certificate refused")["problem"])
         replica.signal(signal.SIGTERM)
         assert replica.exit_code() == 0
@@ -840,10 +753,10 @@ def test_a_signal_while_waiting_for_files(tmp_path: Path) -> None:
 def test_what_stops_a_start_is_said(tmp_path: Path) -> None:
     """A config that is broken from the start, and a port that is taken: one line, exit code 1."""
     (tmp_path / "config.yaml").write_text("platform: moon\n")
-    with Process(self_signed=True, config=str(tmp_path / "config.yaml")) as replica:
+    with started(self_signed=True, config=str(tmp_path / "config.yaml")) as replica:
         assert replica.exit_code() == 1
         assert "platform" in str(replica.said("cannot start")["problem"])
-    with Process(self_signed=True, cert_file="x") as replica:
+    with started(self_signed=True, cert_file="x") as replica:
         assert replica.exit_code() == 1
         assert "--self-signed" in str(replica.said("cannot start")["problem"])
 

@@ -114,7 +114,7 @@ def serving(certificate: Certificate) -> Iterator[int]:
                 return
             try:
                 plain.settimeout(10)
-                certificate.base.wrap_socket(plain, server_side=True).close()
+                certificate.context.wrap_socket(plain, server_side=True).close()
             except OSError:
                 plain.close()
 

@@ -17,6 +17,7 @@ from webhook import __version__
 from webhook.admission import Answer
 from webhook.server.log import Log
 from webhook.server.metrics import Metrics
+from webhook.server.refusals import Refusals
 from webhook.server.request import JSON, TEXT, Head, Reply
 
 LONGEST_QUERY = 256
@@ -28,13 +29,11 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 class Webhook:
     """The application of the HTTPS port."""
 
-    def __init__(
-        self, admit: Callable[[bytes], Answer], metrics: Metrics, log: Log, refuse: Callable[[str, str], None]
-    ) -> None:
+    def __init__(self, admit: Callable[[bytes], Answer], metrics: Metrics, log: Log, refusals: Refusals) -> None:
         self._admit = admit
         self._metrics = metrics
         self._log = log
-        self._refuse = refuse
+        self._refusals = refusals
         self._verbose = log.is_enabled_for(logging.DEBUG)
 
     def early(self, head: Head) -> Reply | None:
@@ -53,11 +52,11 @@ class Webhook:
             return self._turned_away(head, 504, "deadline", "the review came after the time that its timeout gives")
         answer = self._decide(body)
         self._metrics.decided(answer, perf_counter() - head.arrived, len(body))
-        self._report(answer)
+        self._report(answer, head.peer)
         return Reply(answer.status, answer.body, JSON if answer.status == 200 else TEXT)
 
     def _turned_away(self, head: Head, status: int, reason: str, text: str, headers: bytes = b"") -> Reply:
-        self._refuse(reason, head.peer)
+        self._refusals(reason, head.peer)
         return Reply(status, text.encode() + b"\n", TEXT + headers)
 
     def _decide(self, body: bytes) -> Answer:
@@ -68,13 +67,13 @@ class Webhook:
             text = b"internal error; the webhook's log has the details\n"
             return Answer(500, text, "error", "unexpected", detail=traceback.format_exc())
 
-    def _report(self, answer: Answer) -> None:
+    def _report(self, answer: Answer, peer: str) -> None:
         if answer.outcome == "error":
             self._log.error("review failed", **_facts(answer), traceback=answer.detail)
         elif answer.outcome == "denied":
             self._log.info("denied", **_facts(answer), denial=answer.detail)
         elif answer.outcome == "bad-review":
-            self._log.info("not a review", **_facts(answer), problem=answer.detail)
+            self._refusals.say(answer.outcome, peer, answer.body.decode(errors="replace"))
         elif self._verbose:  # or the facts of each review would be gathered for nobody
             self._log.debug(answer.outcome, **_facts(answer))
 

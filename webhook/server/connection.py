@@ -6,6 +6,7 @@ application's business.
 """
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from time import perf_counter
 
@@ -35,9 +36,10 @@ class Connection(asyncio.Protocol):
     parser: httptools.HttpRequestParser
     head: Head
 
-    def __init__(self, shared: Connections, peer: str = "") -> None:
+    def __init__(self, shared: Connections, peer: str = "", established: Callable[[], object] = lambda: None) -> None:
         self.shared = shared
         self.peer = peer
+        self.established = established  # is told that TLS, where there is any, has been negotiated
         self.since = shared.now  # when the present phase began: idle, reading or answering
         self.reading = False  # a request has begun and its last byte has not come
         self.in_head = False
@@ -72,6 +74,7 @@ class Connection(asyncio.Protocol):
         self.parser = httptools.HttpRequestParser(self)
         self.since = shared.now
         shared.established += 1
+        self.established()
         shared.open.add(self)
         if shared.names and not self._is_known():
             shared.refuse("client-name", self.peer)

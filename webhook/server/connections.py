@@ -3,12 +3,11 @@
 One sweep a second looks at every connection; a timer per request would cost more than the request's own work.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from webhook.server.request import Application
+from webhook.server.request import Application, Refuse
 
 if TYPE_CHECKING:
     from webhook.server.connection import Connection
@@ -66,6 +65,13 @@ class Limits(msgspec.Struct, frozen=True):
     pipeline: int = 16
     """Requests that may come in one read. API servers send none ahead of an answer."""
 
+    silent: int = 1000
+    """Connections that have sent no byte yet; one more closes the oldest."""
+
+    handshakes: int = 400
+    """Connections in the middle of TLS; one more closes the oldest. A client that means it is through in milliseconds,
+    and all API servers of a cluster together open some hundreds at once."""
+
     connections: int = 2000
     """One more makes room by closing the one that has been idle longest."""
 
@@ -78,13 +84,13 @@ class Connections:
         app: Application,
         limits: Limits,
         now: float,
-        refuse: Callable[[str, str], None],
+        refuse: Refuse,
         names: frozenset[str] = frozenset(),
     ) -> None:
         self.app = app
         self.limits = limits
         self.now = now
-        self.refuse = refuse  # is told why somebody was turned away, and whom
+        self.refuse = refuse
         self.names = names
         self.open: set[Connection] = set()
         self.waiting: dict[Connection, None] = {}  # those that do not take their answer, the longest first

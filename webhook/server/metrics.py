@@ -38,8 +38,9 @@ class Metrics:
         self.seconds = 0.0
         self.received = 0
         self.sent = 0
-        self.in_flight = 0  # these four as of the latest sweep
+        self.in_flight = 0  # these five as of the latest sweep
         self.connections = 0
+        self.pending = 0
         self.accepted = 0
         self.established = 0
         self.refused: dict[str, int] = {}
@@ -113,6 +114,9 @@ class Metrics:
         yield CounterMetricFamily("accel_webhook_response_bytes", "Bytes of answers.", value=self.sent)
         yield GaugeMetricFamily("accel_webhook_in_flight", "Calls that have no answer yet.", value=self.in_flight)
         yield GaugeMetricFamily("accel_webhook_connections", "Open HTTPS connections.", value=self.connections)
+        yield GaugeMetricFamily(
+            "accel_webhook_connections_pending", "TCP connections that have not finished TLS.", value=self.pending
+        )
         yield CounterMetricFamily(
             "accel_webhook_connections_accepted", "TCP connections accepted.", value=self.accepted
         )

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 import uvloop
@@ -28,15 +27,14 @@ from webhook.server.app import Webhook
 from webhook.server.connection import Connection
 from webhook.server.connections import Connections, Limits
 from webhook.server.health import Health, Operations
+from webhook.server.listener import Listener
 from webhook.server.log import Log, configure
 from webhook.server.metrics import Metrics, prepare
+from webhook.server.refusals import Refusals
 from webhook.server.settings import BadSetting, Settings
 from webhook.server.tls import Certificate, Pem, build
 from webhook.server.watch import CertificateFiles, SiteFile, StateFile, Unusable
 from webhook.site import Site
-
-BACKLOG = 2048
-"""Connections that the kernel completes for us while we are busy: a burst of pods opens one each."""
 
 RECEIVE_BUFFER = 64 * 1024
 """Bytes that the kernel takes for a connection before we read them, which are also the most that one read
@@ -44,6 +42,9 @@ brings. By default it is megabytes, and the memory of a thousand senders would b
 
 SEND_BUFFER = 128 * 1024
 """Bytes of answers that the kernel takes for a client which does not read. By default it is megabytes, too."""
+
+SPARE_HANDLES = 100
+"""File handles that connections leave alone: for files, probes and scrapes."""
 
 SPARE_BYTES = 32 * 1024 * 1024
 TRIM_SECONDS = 10.0
@@ -97,6 +98,7 @@ class Replica:
         names = frozenset(name for given in settings.client_names for name in given.split(",") if name)
         self._site = SiteFile(settings.config, _parser(settings.config), self._health, self._metrics, log, _now)
         self._state = StateFile(settings.state_file, self._health, self._metrics)
+        self._listener: Listener | None = None
         self._files = CertificateFiles(
             settings.cert_file,
             settings.key_file,
@@ -108,13 +110,11 @@ class Replica:
             _now,
         )
         site = self._site
-        webhook = Webhook(lambda body: decide(body, site.site), self._metrics, log, self._refuse)
-        self._connections = Connections(webhook, limits, time.monotonic(), self._refuse, names)
+        self._refusals = refusals = Refusals(self._metrics, log)
+        webhook = Webhook(lambda body: decide(body, site.site), self._metrics, log, refusals)
+        self._connections = Connections(webhook, limits, time.monotonic(), refusals, names)
         operations = Operations(self._health, self._metrics, _now)
-        self._probes = Connections(operations, limits, time.monotonic(), lambda _reason, _peer: None)
-
-    def _refuse(self, reason: str, _peer: str) -> None:
-        self._metrics.refuse(reason)
+        self._probes = Connections(operations, limits, time.monotonic(), lambda *_: None)
 
     async def run(
         self, stop: Stop, started: Callable[[Addresses], None] = lambda _: None, *, alone: bool = False
@@ -129,45 +129,30 @@ class Replica:
             certificate, ca = await self._first_certificate(stop)
             if certificate is None:
                 return 0
-            https = await self._listen(certificate)
-            addresses = Addresses(_port(https), _port(probes), ca)
+            listener = self._listen(certificate)
+            addresses = Addresses(listener.port, _port(probes), ca)
             self._log.info("serving", version=__version__, port=addresses.port, metrics_port=addresses.metrics_port)
             started(addresses)
             await asyncio.to_thread(prepare)
             if alone:
                 settle()
             await stop.asked.wait()
-            return await self._leave(https, stop)
+            return await self._leave(listener, stop)
         finally:
             watcher.cancel()
             probes.close()
             self._probes.abort()
 
     async def _listen_for_probes(self) -> asyncio.Server:
-        return await self._open(self._probes, self._settings.metrics_port)
-
-    async def _listen(self, certificate: Certificate) -> asyncio.Server:
-        server = await self._open(self._connections, self._settings.port, certificate)
-        self._health.listening = True
-        return server
-
-    async def _open(
-        self, connections: Connections, port: int, certificate: Certificate | None = None
-    ) -> asyncio.Server:
         loop = asyncio.get_running_loop()
-        tls: dict[str, Any] = {}
-        if certificate is not None:
-            tls = {
-                "ssl": certificate.base,
-                "ssl_handshake_timeout": self._limits.handshake,
-                "ssl_shutdown_timeout": self._limits.shutdown,
-            }
-        return await loop.create_server(
-            lambda: Connection(connections),
-            sock=_bind(self._settings.host, port),
-            backlog=BACKLOG,
-            **tls,
-        )
+        bound = _bind(self._settings.host, self._settings.metrics_port)
+        return await loop.create_server(lambda: Connection(self._probes), sock=bound)
+
+    def _listen(self, certificate: Certificate) -> Listener:
+        bound = _bind(self._settings.host, self._settings.port)
+        self._listener = Listener(bound, certificate, self._connections)
+        self._health.listening = True
+        return self._listener
 
     async def _first_certificate(self, stop: Stop) -> tuple[Certificate | None, bytes]:
         """What to serve with, and the CA of a self-signed one. Waits: whoever writes the files may start
@@ -206,17 +191,22 @@ class Replica:
     def _sweep(self, now: float) -> None:
         self._connections.sweep(now)
         self._probes.sweep(now)
+        self._refusals.flush()
+        if self._listener is not None:
+            self._listener.sweep(now)
+            self._metrics.accepted = self._listener.accepted
+            self._metrics.pending = self._listener.pending
         self._metrics.in_flight = self._connections.busy()
         self._metrics.connections = len(self._connections.open)
         self._metrics.established = self._connections.established
 
-    async def _leave(self, https: asyncio.Server, stop: Stop) -> int:
+    async def _leave(self, listener: Listener, stop: Stop) -> int:
         """Readiness off and every answer a farewell; then no new connections; then the calls in flight."""
         self._health.draining = True
         self._connections.closing = True
         self._log.info("stopping", lame_duck=self._settings.lame_duck)
         await _wait(stop.hurried, self._settings.lame_duck)
-        https.close()
+        listener.close()
         self._connections.close_idle()
         await _until(lambda: not self._connections.open, stop.now, self._settings.drain_timeout)
         cut = self._connections.abort()
@@ -227,9 +217,8 @@ class Replica:
 def serve(settings: Settings, decide: Admit = admit) -> int:
     """Run one replica in this process until a signal ends it; the exit code. Problems are said on the log."""
     log = configure(settings.log_level)
-    _raise_file_limit()
     try:
-        replica = Replica(settings.check(), log, decide, LIMITS)
+        replica = Replica(settings.check(), log, decide, _within(_raise_file_limit(), LIMITS))
         return uvloop.run(_with_signals(replica))
     except (BadSetting, Unusable, BadConfig, OSError) as error:
         log.error("cannot start", problem=str(error))
@@ -302,15 +291,28 @@ def _parser(path: str) -> Callable[[bytes], Site]:
     return lambda data: Site.parse(data, name, builtin)
 
 
-def _raise_file_limit() -> None:
-    """As many connections as the system allows; Go programs do the same at start."""
+def _raise_file_limit() -> int:
+    """As many file handles as the system allows, and how many that is; Go programs do the same at start."""
     if sys.platform == "win32":
-        return
+        return sys.maxsize
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
+
+
+def _within(handles: int, limits: Limits) -> Limits:
+    """Limits that leave file handles for everything else: each connection has one."""
+    wanted = limits.silent + limits.handshakes + limits.connections
+    share = min(1.0, (handles - SPARE_HANDLES) / wanted)
+    return msgspec.structs.replace(
+        limits,
+        silent=max(1, int(limits.silent * share)),
+        handshakes=max(1, int(limits.handshakes * share)),
+        connections=max(1, int(limits.connections * share)),
+    )
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -36,3 +36,9 @@ class Application(Protocol):
 
     def answer(self, head: Head, body: bytes) -> Reply:
         """The answer to a whole request. It is not to raise: that ends the connection without an answer."""
+
+
+class Refuse(Protocol):
+    """Told whenever somebody is turned away. `reason` is a metric's label, from a closed set."""
+
+    def __call__(self, reason: str, peer: str = "", problem: str = "") -> object: ...

@@ -1,10 +1,7 @@
 """The serving certificate: bytes of PEM -> a checked SSLContext, and its swap while connections come in.
 
 Never `load_cert_chain` into a context that serves: a pair that does not match leaves it unable to shake hands
-at all. A new context is built beside it, checked, and handed to each connection by the SNI callback, which
-OpenSSL calls for clients without SNI too. OpenSSL takes the certificate and the CA store from that context,
-but protocol versions and the verify mode from the one that the connection began with; so both are made by the
-same function.
+at all. A new context is built beside it and checked, and each connection is given the newest.
 
 Who wrote the files is none of this module's business, and it takes no clock.
 """
@@ -90,15 +87,15 @@ class Certificate:
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        self.base = pair.context
-        self.base.sni_callback = self._swap
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        return self.pair.context
 
     def use(self, pair: Pair) -> None:
         """Serve `pair` from the next connection on; those that are open keep what they have."""
         self.pair = pair
-
-    def _swap(self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _base: ssl.SSLContext) -> None:
-        connection.context = self.pair.context
 
 
 def _checked(pem: Pem, now: datetime) -> tuple[x509.Certificate, tuple[str, ...]]:

@@ -1,0 +1,123 @@
+"""A replica as a process of its own: with another decision, or as the real program `accel serve`."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from certs import authority, directory
+from webhook.server.replica import Addresses
+
+CA = authority.new_ca(datetime.now(UTC))
+ROOT = Path(__file__).parent.parent
+
+PROGRAM = """
+import sys
+from {module} import {decide}
+from webhook.server.replica import serve
+from webhook.server.settings import Settings
+sys.exit(serve(Settings(host="127.0.0.1", port=0, metrics_port=0, **{more!r}), {decide}))
+"""
+
+
+def until(true: Callable[[], object], seconds: float = 30) -> None:
+    """Wait for something that must become true."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.05)
+
+
+def issue(folder: Path) -> authority.KeyPair:
+    """A new pair in `folder`, as `certs run` and kubelets put it there."""
+    pair = authority.issue(CA, ("localhost", "127.0.0.1"), datetime.now(UTC))
+    directory.write(folder, {"tls.crt": pair.certificate, "tls.key": pair.key})
+    return pair
+
+
+def most_memory(pid: int) -> int:
+    """The most memory that the process ever held, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
+
+
+class Process:
+    """A program that logs like a replica."""
+
+    def __init__(self, *command: str) -> None:
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT)
+        self.lines: list[dict[str, object]] = []
+        self.rest: list[bytes] = []  # lines that are no JSON
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if line.startswith(b"{"):
+                self.lines.append(json.loads(line))
+            else:
+                self.rest.append(line)
+
+    def said(self, message: str) -> dict[str, object]:
+        """The log line with this message, once it is there."""
+        until(lambda: any(line["message"] == message for line in self.lines))
+        return next(line for line in self.lines if line["message"] == message)
+
+    def at(self) -> Addresses:
+        line = self.said("serving")
+        return Addresses(int(str(line["port"])), int(str(line["metrics_port"])), CA.certificate)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def exit_code(self) -> int:
+        code = self._process.wait(60)
+        self._reader.join()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        return code
+
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.ended:
+            self._process.kill()
+        self.exit_code()
+
+
+def replica(decide: str = "tests.client:allow", **settings: object) -> Process:
+    """A replica with this decision, a function's module and name."""
+    module, _, name = decide.partition(":")
+    return Process(sys.executable, "-c", PROGRAM.format(module=module, decide=name, more=settings))
+
+
+def process(folder: Path, decide: str = "tests.client:allow", **settings: object) -> Process:
+    """The same, with a certificate of CA's in `folder`."""
+    issue(folder)
+    return replica(decide, cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key"), **settings)
+
+
+@contextmanager
+def accel_serve(folder: Path) -> Iterator[tuple[Addresses, int]]:
+    """`accel serve` with a certificate of CA's: where it is, and its process id. It has to outlive the block."""
+    issue(folder)
+    flags = ["--host=127.0.0.1", "--port=0", "--metrics-port=0", "--lame-duck=0"]
+    flags += [f"--cert-file={folder / 'tls.crt'}", f"--key-file={folder / 'tls.key'}"]
+    with Process(str(Path(sys.executable).with_name("accel")), "serve", *flags) as running:
+        yield running.at(), running.pid
+        assert not running.ended, running.lines
