@@ -25,7 +25,6 @@ CORE = (
     "mutators",
     "patch",
     "placement",
-    "plain",
     "quantity",
     "reapply",
     "resolution",

@@ -20,7 +20,7 @@ from tests.case import NAMESPACE, decided, plain, review
 from webhook import config, limits
 from webhook.admission import admit
 from webhook.annotations import KEYS
-from webhook.kinds.workload import Workload
+from webhook.kinds.workload import Kind
 from webhook.site import Site
 from webhook.workloads import WORKLOADS
 
@@ -120,7 +120,7 @@ def _is_filled(field: str) -> bool:
     )
 
 
-def basis(workload: Workload, type_name: str) -> Any:
+def basis(workload: Kind[Any], type_name: str) -> Any:
     """An object of a kind that asks for a type, with one template everywhere where there can be one."""
     version = f"{workload.group}/{workload.versions[0]}".removeprefix("/")
     metadata = {"name": "train", "annotations": {"accel.io/type": type_name, **ASKED}}
@@ -134,7 +134,7 @@ def basis(workload: Workload, type_name: str) -> Any:
     return obj
 
 
-def templates(workload: Workload) -> list[tuple[Step, ...]]:
+def templates(workload: Kind[Any]) -> list[tuple[Step, ...]]:
     """Where a kind has pod templates."""
     found = {part.path[:-2] for part in parts(workload.view) if part.path[-2:] == ("spec", "containers")}
     return sorted(path for path in found if path)
@@ -246,7 +246,7 @@ def grown(small: tuple[Any, Any], large: tuple[Any, Any]) -> tuple[float, float,
     return seconds, calls, other.outcome
 
 
-def updates(workload: Workload) -> tuple[bool, ...]:
+def updates(workload: Kind[Any]) -> tuple[bool, ...]:
     return (False, True) if workload.reapply else (False,)
 
 
@@ -256,7 +256,7 @@ def stored(obj: Any) -> Any:
     return obj if answer.denied else answer.patched
 
 
-def tried(workload: Workload, small: Any, large: Any, what: str) -> Iterator[str]:
+def tried(workload: Kind[Any], small: Any, large: Any, what: str) -> Iterator[str]:
     """What costs too much, on CREATE and on UPDATE."""
     for update in updates(workload):
         seconds, calls, outcome = grown(*((obj, stored(obj) if update else None) for obj in (small, large)))
@@ -264,7 +264,7 @@ def tried(workload: Workload, small: Any, large: Any, what: str) -> Iterator[str
             yield f"{what}{' (UPDATE)' * update}: {seconds:.1f} x time, {calls:.1f} x calls, {outcome}"
 
 
-def named(workloads: Iterable[Workload]) -> list[Any]:
+def named(workloads: Iterable[Kind[Any]]) -> list[Any]:
     return [pytest.param(workload, id=f"{workload.plural}.{workload.group}") for workload in workloads]
 
 
@@ -283,7 +283,7 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
-def one_large_part(workload: Workload, largest: int) -> list[str]:
+def one_large_part(workload: Kind[Any], largest: int) -> list[str]:
     """Each part by itself, in a body of so many bytes; what costs too much."""
     wrong: list[str] = []
     for number, part in enumerate(parts(workload.view)):
@@ -294,7 +294,7 @@ def one_large_part(workload: Workload, largest: int) -> list[str]:
     return wrong
 
 
-def two_repeated_parts(workload: Workload, type_name: str, size: int) -> list[str]:
+def two_repeated_parts(workload: Kind[Any], type_name: str, size: int) -> list[str]:
     """Each with each, of so many items, then of eight times as many; what costs too much.
 
     What looks for one in the other costs the product.
@@ -309,7 +309,7 @@ def two_repeated_parts(workload: Workload, type_name: str, size: int) -> list[st
 
 
 @pytest.mark.parametrize("workload", named(VIEWS.values()))
-def test_one_large_part(workload: Workload) -> None:
+def test_one_large_part(workload: Kind[Any]) -> None:
     """Every field of every kind. Small enough for every day; calls of functions are counted exactly even so."""
     assert one_large_part(workload, 100_000) == []
 
@@ -356,7 +356,7 @@ def text(value: str | Callable[[int], str], size: int) -> str:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("workload", named(VIEWS.values()))
-def test_one_part_as_large_as_a_body_takes(workload: Workload) -> None:
+def test_one_part_as_large_as_a_body_takes(workload: Kind[Any]) -> None:
     """The same at the size of the largest objects."""
     assert one_large_part(workload, LARGEST) == []
 
@@ -364,7 +364,7 @@ def test_one_part_as_large_as_a_body_takes(workload: Workload) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("workload", named(w for w in VIEWS.values() if w.kind not in NESTED))
 @pytest.mark.parametrize("type_name", TYPES)
-def test_two_large_parts(workload: Workload, type_name: str) -> None:
+def test_two_large_parts(workload: Kind[Any], type_name: str) -> None:
     """Every pair in every kind, so large that time tells as well."""
     assert two_repeated_parts(workload, type_name, 12) == []
 

@@ -188,36 +188,6 @@ def test_jobsets(jobset: Any) -> None:
     laws(jobset)
 
 
-@CONFIGURED
-@given(GOOD_METADATA, GOOD_JOBS, st.integers(2, 4))
-def test_templates_that_are_alike_get_what_each_would_get(metadata: Any, job: Any, count: int) -> None:
-    """Alike templates are decided once. With a label that is nothing to us they are not alike, and get the same."""
-
-    def jobset(label: bool) -> Any:
-        jobs = []
-        for number in range(count):
-            template = json.loads(json.dumps(job["template"]))
-            inner = template["spec"]["template"]
-            inner["metadata"] = {**inner["metadata"], "labels": {"number": str(number) if label else "0"}}
-            jobs.append({**job, "name": f"job-{number}", "template": template})
-        kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
-        return {**kind, "metadata": {**metadata, "name": "set"}, "spec": {"replicatedJobs": jobs}}
-
-    alike, apart = jobset(False), jobset(True)
-    once = decided(admit(review(alike), site(None)), alike)
-    each = decided(admit(review(apart), site(None)), apart)
-    assert (once.denied, once.warnings) == (each.denied, each.warnings)
-    if once.denied:
-        return
-    for number, (one, other) in enumerate(
-        zip(*(r.patched["spec"]["replicatedJobs"] for r in (once, each)), strict=True)
-    ):
-        label = other["template"]["spec"]["template"]["metadata"]["labels"]
-        assert {"number": str(number)} == label
-        label["number"] = "0"
-        assert one == other
-
-
 @settings(max_examples=20, deadline=None)
 @given(st.integers(100, 300))
 def test_hundreds_of_containers(count: int) -> None:

@@ -5,17 +5,17 @@ Anything else is ours: HTTP 500, so that failurePolicy decides, and never a patc
 """
 
 import traceback
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, final
 
 import msgspec
 
 from webhook import limits, reapply, review
-from webhook.inject import Injection, inject, refused, reinject
-from webhook.kinds.workload import Setting, Workload
+from webhook.inject import Injection, inject
+from webhook.kinds.workload import Kind, Setting
 from webhook.messages import Denied, Warn
 from webhook.operation import Operation
 from webhook.patch import Section, render
-from webhook.plain import Plain
 from webhook.review import BadReview, TooDeep
 from webhook.site import Site
 from webhook.views.admission import Request, Response, Status
@@ -23,42 +23,23 @@ from webhook.workloads import WORKLOADS
 
 
 @final
-class Answer(Plain):
+@dataclass(frozen=True)
+class Answer:
     """What goes back to the API server, and what the caller counts and logs of it."""
 
-    FIELDS = (
-        *("status", "body", "outcome", "code", "kind", "operation", "dry_run"),
-        *("uid", "namespace", "name", "type", "detail"),
-    )
-
-    def __init__(
-        self,
-        status: int,
-        body: bytes,
-        outcome: str,
-        code: str = "",
-        kind: str = "",
-        operation: str = "",
-        *,
-        dry_run: bool = False,
-        uid: str = "",
-        namespace: str = "",
-        name: str = "",
-        type: str = "",
-        detail: str = "",
-    ) -> None:
-        self.status = status  # HTTP: 200 for every decision; 400 not a review; 500 unexpected
-        self.body = body  # JSON AdmissionReview on 200, else one line of text
-        self.outcome = outcome  # "injected", "unchanged", "skipped", "denied", "bad-review", "error"
-        self.code = code  # why, a key of the messages' tables; never user text: safe as a metric label
-        self.kind = kind  # one of the kinds that we know, else "other"
-        self.operation = operation  # CREATE, UPDATE, other
-        self.dry_run = dry_run
-        self.uid = uid
-        self.namespace = namespace
-        self.name = name  # or generateName with a "*"
-        self.type = type  # canonical type, where one was resolved
-        self.detail = detail  # denial message, or a traceback when outcome is "error": for the log only
+    status: int  # HTTP: 200 for every decision; 400 not a review; 500 unexpected
+    body: bytes  # JSON AdmissionReview on 200, else one line of text
+    outcome: str  # "injected", "unchanged", "skipped", "denied", "bad-review", "error"
+    code: str = ""  # why, a key of the messages' tables; never user text: safe as a metric label
+    kind: str = ""  # one of the kinds that we know, else "other"
+    operation: str = ""  # CREATE, UPDATE, other
+    _: KW_ONLY
+    dry_run: bool = False
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""  # or generateName with a "*"
+    type: str = ""  # canonical type, where one was resolved
+    detail: str = ""  # denial message, or a traceback when outcome is "error": for the log only
 
 
 def admit(body: bytes, site: Site) -> Answer:
@@ -87,7 +68,7 @@ def _too_deep(body: bytes, bad: BadReview) -> Answer:
         return _bad(bad)
     denied = limits.too_large("the object", "more levels than can be read", "some hundreds of levels, one in another")
     if request.operation == "UPDATE":
-        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
+        return _allowed(request, "unchanged", reapply.refused(denied).warnings, code=denied.code)
     return _denied(request, denied)
 
 
@@ -139,13 +120,13 @@ def _decide(request: Request[Any], site: Site, mentioned: bool) -> Answer:
     return _judged(request, workload, obj, site)
 
 
-def _concerns_us(request: Request[Any], workload: Workload, raw: bytes) -> bool:
+def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool:
     if mentions_us(raw):
         return True
     return request.operation == "UPDATE" and workload.reapply == "mutable" and mentions_us(bytes(request.oldObject))
 
 
-def _judged(request: Request[Any], workload: Workload, obj: Any, site: Site) -> Answer:
+def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Answer:
     try:
         injection = _injection(request, workload, obj, site)
     except Denied as denied:
@@ -153,9 +134,9 @@ def _judged(request: Request[Any], workload: Workload, obj: Any, site: Site) -> 
     return _injected(request, workload, obj, injection)
 
 
-def _refused(request: Request[Any], workload: Workload, denied: Denied) -> Answer:
+def _refused(request: Request[Any], workload: Kind[Any], denied: Denied) -> Answer:
     if request.operation == "UPDATE" and workload.reapply == "immutable":  # a schemaless kind's fields
-        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
+        return _allowed(request, "unchanged", reapply.refused(denied).warnings, code=denied.code)
     return _denied(request, denied)
 
 
@@ -171,7 +152,7 @@ def mentions_us(raw: bytes) -> bool:
 _DECODERS: Final = {key: msgspec.json.Decoder(workload.view) for key, workload in WORKLOADS.items()}
 
 
-def view(workload: Workload, raw: bytes) -> Any:
+def view(workload: Kind[Any], raw: bytes) -> Any:
     """The typed view of an object; raises `Denied` where a field has another type than the kind's schema says."""
     try:
         return _DECODERS[workload.group, workload.kind].decode(raw)
@@ -179,14 +160,14 @@ def view(workload: Workload, raw: bytes) -> Any:
         raise limits.unreadable(raw, str(error)) from None
 
 
-def _injection(request: Request[Any], workload: Workload, obj: Any, site: Site) -> Injection:
+def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Injection:
     setting = Setting(request.namespace or "", site)
     if request.operation != "UPDATE":
         return inject(workload, obj, setting)
     old = review.plain(request.oldObject)
     if workload.reapply == "mutable":
-        return reapply.reinject(workload, review.plain(request.object), old, setting)
-    return reinject(workload, obj, old, setting)
+        return reapply.follow_type(workload, review.plain(request.object), old, setting)
+    return reapply.keep_stored(workload, obj, old, setting)
 
 
 _PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3
@@ -196,7 +177,7 @@ _TYPES: Final = 4096
 """Characters of the types in an audit annotation."""
 
 
-def _injected(request: Request[Any], workload: Workload, obj: Any, injection: Injection) -> Answer:
+def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: Injection) -> Answer:
     operations = _operations(obj, injection) if workload.patched else []
     types = ",".join(injection.types)[:_TYPES]
     if not operations:

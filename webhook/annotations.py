@@ -6,12 +6,13 @@ container. Values are checked here, as words; what they mean for hardware is the
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, final
 
 from webhook import limits, quantity
 from webhook.messages import Denied, Warn, quoted
-from webhook.plain import Plain
-from webhook.pod import Annotations, Container
+from webhook.metadata import annotations_of
+from webhook.pod import Annotations, Container, Metadata
 
 PREFIX: Final = "accel.io/"
 TYPE: Final = PREFIX + "type"
@@ -56,50 +57,57 @@ _BOOLEANS: Final = ("true", "false")
 
 
 @final
-class Ask(Plain):
+@dataclass(frozen=True)
+class Ask:
     """What the user asked of one pod template, checked as words."""
 
-    FIELDS = (
-        *("type", "where", "near", "count", "topology", "containers", "mode", "scheduler", "queue", "placements"),
-        *("shm", "multislice", "outer", "placeholders", "amount", "also"),
-    )
+    type: str  # as the user wrote it
+    where: str  # how to name the place of `type` in a message
+    _: KW_ONLY
+    count: int | None = None
+    topology: str | None = None
+    containers: tuple[str, ...] = ()
+    mode: str = "plugin"
+    scheduler: str | None = None
+    queue: str | None = None
+    placements: tuple[str, ...] = ()
+    shm: str | None = None  # "true" or a size; None: the site's default
+    multislice: bool | None = None
+    outer: tuple[tuple[str, str], ...] = ()  # keys that took effect from outside the template, to be copied to it
+    placeholders: tuple[tuple[str, str], ...] = ()  # (container, resource) to be replaced by the real one
+    amount: int | None = None  # the placeholder's quantity: devices, or 1 where the type fixes their number
+    also: str | None = None  # a type annotation on the same template, which must mean the same as the placeholder
 
-    def __init__(
-        self,
-        type: str,
-        where: str,
-        *,
-        near: bool = True,
-        count: int | None = None,
-        topology: str | None = None,
-        containers: tuple[str, ...] = (),
-        mode: str = "plugin",
-        scheduler: str | None = None,
-        queue: str | None = None,
-        placements: tuple[str, ...] = (),
-        shm: str | None = None,
-        multislice: bool | None = None,
-        outer: tuple[tuple[str, str], ...] = (),
-        placeholders: tuple[tuple[str, str], ...] = (),
-        amount: int | None = None,
-        also: str | None = None,
-    ) -> None:
-        self.type = type  # as the user wrote it
-        self.where = where  # how to name the place of `type` in a message
-        self.near = near  # the type stands on the template itself
-        self.count = count
-        self.topology = topology
-        self.containers = containers
-        self.mode = mode
-        self.scheduler = scheduler
-        self.queue = queue
-        self.placements = placements
-        self.shm = shm  # "true" or a size; None: the site's default
-        self.multislice = multislice
-        self.outer = outer  # keys that took effect from outside the template, to be copied to it
-        self.placeholders = placeholders  # (container, resource) to be replaced by the real one
-        self.amount = amount  # the placeholder's quantity: devices, or 1 where the type fixes their number
-        self.also = also  # a type annotation on the same template, which must mean the same as the placeholder
+
+@final
+@dataclass(init=False)
+class TemplateAnnotations:
+    """What the levels around one pod template, and its containers, say to us."""
+
+    levels: list[dict[str, str]]  # our keys, from the outermost metadata to the template's own
+    placeholders: list[tuple[str, str, object]]  # (container, resource, quantity)
+    off: int | None  # the level whose `accel.io/inject: "false"` is the nearest word on the matter
+    typed: bool  # there is a type at some level, or a placeholder
+
+    def __init__(self, levels: list[dict[str, str]], placeholders: list[tuple[str, str, object]]) -> None:
+        self.levels = levels
+        self.placeholders = placeholders
+        self.off = _off(levels)
+        self.typed = bool(placeholders) or any(TYPE in level for level in levels)
+
+
+def read_annotations(
+    levels: Sequence[Metadata], containers: Sequence[tuple[str, int, Container]]
+) -> TemplateAnnotations:
+    """What is said to us around a template, whose own metadata is the last of `levels`."""
+    return TemplateAnnotations([own(annotations_of(level)) for level in levels], placeholders(containers))
+
+
+def _off(levels: Sequence[Mapping[str, str]]) -> int | None:
+    for index in range(len(levels) - 1, -1, -1):
+        if INJECT in levels[index]:
+            return index if switched_off(levels[index]) else None
+    return None
 
 
 def own(annotations: Annotations) -> dict[str, str]:
@@ -145,14 +153,12 @@ def _hold(found: dict[tuple[str, str], object], name: str, amounts: Mapping[str,
             found.setdefault((name, resource), amounts[resource])
 
 
-def ask(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> Ask | None:
-    """What the levels and the placeholders `held` by containers ask for; None where there is no type at all."""
-    found = nearest_level(levels)
-    if held:
-        return _by_resource(levels, held)
-    if TYPE not in found:
-        return None
-    return _asked(found, len(levels) - 1)
+def ask(said: TemplateAnnotations) -> Ask | None:
+    """What is asked for; None where there is no type at all."""
+    if said.placeholders:
+        return _by_resource(said.levels, said.placeholders)
+    found = nearest_level(said.levels)
+    return _asked(found, len(said.levels) - 1) if TYPE in found else None
 
 
 def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
@@ -160,12 +166,11 @@ def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
         limits.check(key, word, _LONGEST.get(key, limits.WORD))
     if len(found) == 1:  # a type alone, as mostly
         word, level = found[TYPE]
-        return Ask(word.strip(), TYPE, near=True) if level == template else _from_outside(word)
+        return Ask(word.strip(), TYPE, outer=() if level == template else ((TYPE, word),))
     text = {key: value.strip() for key, (value, _) in found.items()}
     return Ask(
         type=text[TYPE],
         where=TYPE,
-        near=found[TYPE][1] == template,
         count=_count(text.get(COUNT)),
         topology=text.get(TOPOLOGY),
         containers=_names(CONTAINER, text.get(CONTAINER)),
@@ -177,10 +182,6 @@ def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
         multislice=_boolean(MULTISLICE, text.get(MULTISLICE)),
         outer=tuple((k, found[k][0]) for k in COPIED if k in found and found[k][1] != template),
     )
-
-
-def _from_outside(word: str) -> Ask:
-    return Ask(word.strip(), TYPE, near=False, outer=((TYPE, word),))
 
 
 def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> Ask:
@@ -203,7 +204,8 @@ def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, 
     if CONTAINER in near and set(_names(CONTAINER, near[CONTAINER])) != set(holders):
         other = f"{CONTAINER} names {quoted(near[CONTAINER])}"
         raise Denied("two-types", where=f"container {quoted(meant[CONTAINER])}", value=resources[0], other=other)
-    return asked.but(
+    return replace(
+        asked,
         where=f"limit {resources[0][:64]}",
         amount=amounts.pop(),
         also=near.get(TYPE),

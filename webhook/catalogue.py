@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -263,7 +264,7 @@ class Catalogue:
         key = devices.mig.labels.get(self.platform)
         resource = whole.resource if key else devices.mig.resource + profile
         selector = (*whole.selector, (key, (profile,))) if key else whole.selector
-        return whole.but(name=name, resource=resource, selector=selector, most=None)
+        return replace(whole, name=name, resource=resource, selector=selector, most=None)
 
     def _devices(self, name: str) -> Devices:
         entry = self._entries[name]

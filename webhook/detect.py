@@ -4,6 +4,9 @@ Only the profile is applied: no selector, no scheduler, no count. Nothing is eve
 would be is left as it is.
 """
 
+from dataclasses import dataclass
+from typing import final
+
 from webhook import quantity
 from webhook.container import containers_of
 from webhook.devices import Holder
@@ -13,10 +16,11 @@ from webhook.patch import Edit
 from webhook.pod import PodSpec
 from webhook.resolution import Place
 from webhook.site import Profile, Site
-from webhook.value import Value
 
 
-class Detected(Value, frozen=True):
+@final
+@dataclass(frozen=True)
+class Detected:
     """What one template gets for its resources alone."""
 
     types: tuple[str, ...] = ()  # the any-model types that the resources stand for, where the catalogue has them

@@ -1,6 +1,7 @@
 """Which containers hold the devices, and how many each. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, final
 
 from webhook import limits, quantity
@@ -8,7 +9,6 @@ from webhook.accelerator import Accelerator
 from webhook.annotations import COUNT, Ask
 from webhook.container import Placed
 from webhook.messages import Denied, quoted
-from webhook.plain import Plain
 from webhook.pod import Annotations, Container
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
@@ -19,13 +19,17 @@ Amounts = dict[tuple[str, int], int]
 
 
 @final
-class Holder(Plain):
+@dataclass(init=False)
+class Holder:
     """A container that gets devices, where it stands, and its number of them."""
 
-    FIELDS = ("within", "index", "container", "devices")
+    within: str  # "containers" or "initContainers"
+    index: int
+    container: Container
+    devices: int
 
     def __init__(self, within: str, index: int, container: Container, devices: int) -> None:
-        self.within = within  # "containers" or "initContainers"
+        self.within = within
         self.index = index
         self.container = container
         self.devices = devices

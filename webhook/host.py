@@ -8,7 +8,8 @@ import hashlib
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 from webhook.annotations import COUNT
 from webhook.catalogue import PART
@@ -20,7 +21,6 @@ from webhook.patch import Amend, Append, Edit, Path, Put
 from webhook.pod import Container, EnvVar, Volume
 from webhook.resolution import Place, Resolution
 from webhook.site import Device, Profile, Site, matches
-from webhook.value import Value
 
 LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 WHOLE_NODE: Final = "accel.io/whole-node"
@@ -59,7 +59,9 @@ _PLAIN: Final = re.compile(
 _LONGEST_NAME: Final = 63
 
 
-class Mount(Value, frozen=True):
+@final
+@dataclass(frozen=True)
+class Mount:
     """A path of the node, where the container sees it, and what the kubelet checks before the start."""
 
     host_path: str

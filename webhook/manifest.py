@@ -12,7 +12,7 @@ import msgspec
 from webhook import annotations, node
 from webhook.admission import mentions_us, view
 from webhook.inject import Injection, inject
-from webhook.kinds.workload import Setting, Workload
+from webhook.kinds.workload import Kind, Setting
 from webhook.messages import Denied, Warn
 from webhook.node import BadYaml, Document, Node
 from webhook.patch import pointer, render
@@ -38,7 +38,7 @@ class Subject(msgspec.Struct, frozen=True):
     """One object in a document: the document itself, or an item of a List."""
 
     name: str  # "Pod/trainer"
-    workload: Workload | None  # None: a kind that we do not know
+    workload: Kind[Any] | None  # None: a kind that we do not know
     value: Any  # as JSON
     path: tuple[str | int, ...] = ()
 

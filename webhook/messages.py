@@ -5,10 +5,9 @@ This module builds sentences; it decides nothing.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, final
-
-from webhook.plain import Plain
 
 LONGEST_VALUE: Final = 64
 """Characters of a user's own text that are repeated to them; the rest is cut."""
@@ -146,10 +145,12 @@ def quoted(value: object) -> str:
 
 
 @final
-class Warn(Plain):
+@dataclass(init=False)
+class Warn:
     """A warning for the client, by its code."""
 
-    FIELDS = ("code", "facts")
+    code: str
+    facts: Mapping[str, object]
 
     def __init__(self, code: str, facts: Mapping[str, object] = MappingProxyType({})) -> None:
         self.code = code

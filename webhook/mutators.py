@@ -16,7 +16,6 @@ from webhook.host import host
 from webhook.messages import Denied, Warn, quoted
 from webhook.patch import Append, Edit, Path, Put, Remove
 from webhook.placement import placement
-from webhook.plain import same
 from webhook.pod import Container, VolumeMount
 from webhook.resolution import Place, Resolution, own_topology
 from webhook.scheduling import Scheduling
@@ -344,7 +343,7 @@ def neuron(place: Place, resolution: Resolution) -> Found:
 def scheduler(place: Place, resolution: Resolution) -> Found:
     """schedulerName and Volcano's queue, as `scheduling` decided them."""
     decided = resolution.scheduling
-    return () if same(decided, scheduling.UNTOUCHED) else _scheduled(place, decided)
+    return () if decided == scheduling.UNTOUCHED else _scheduled(place, decided)
 
 
 def _scheduled(place: Place, decided: Scheduling) -> Iterator[Edit | Warn]:

@@ -6,22 +6,24 @@ two edits of the same place keeps the first.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import msgspec
 
 from webhook.operation import Operation
-from webhook.plain import Plain
 from webhook.pod import Labels
 
 Path = tuple[str | int, ...]
 
 
 @final
-class Put(Plain):
+@dataclass(init=False)
+class Put:
     """The field or map entry at `path` has this value."""
 
-    FIELDS = ("path", "value")
+    path: Path
+    value: Any
 
     def __init__(self, path: Path, value: Any) -> None:
         self.path = path
@@ -29,13 +31,17 @@ class Put(Plain):
 
 
 @final
-class Append(Plain):
+@dataclass(init=False)
+class Append:
     """The list at `path` has this item: at its end, or before the item that now has the index `before`.
 
     `key` names the item's fields that identify it among its neighbours (a container's env: "name").
     """
 
-    FIELDS = ("path", "value", "key", "before")
+    path: Path
+    value: dict[str, Any]
+    key: tuple[str, ...]
+    before: int | None
 
     def __init__(self, path: Path, value: dict[str, Any], key: tuple[str, ...], before: int | None = None) -> None:
         self.path = path
@@ -45,10 +51,14 @@ class Append(Plain):
 
 
 @final
-class Amend(Plain):
+@dataclass(init=False)
+class Amend:
     """The item of the list at `path` that now has this index, and is known by `key`, has these fields."""
 
-    FIELDS = ("path", "index", "value", "key")
+    path: Path
+    index: int
+    value: dict[str, Any]
+    key: tuple[str, ...]
 
     def __init__(self, path: Path, index: int, value: dict[str, Any], key: tuple[str, ...]) -> None:
         self.path = path
@@ -58,26 +68,26 @@ class Amend(Plain):
 
 
 @final
-class Remove(Plain):
+@dataclass(frozen=True)
+class Remove:
     """There is nothing at `path`. A list item is named by its index."""
 
-    FIELDS = ("path",)
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
 
 Edit = Put | Append | Amend | Remove
 
 
 @final
-class Section(Plain):
+@dataclass(init=False)
+class Section:
     """The edits of one part of an object; their paths begin where it stands.
 
     A pod template's edits are the same wherever the template is. No section's edits reach into another's part.
     """
 
-    FIELDS = ("path", "edits")
+    path: Path
+    edits: Sequence[Edit]
 
     def __init__(self, path: Path, edits: Sequence[Edit]) -> None:
         self.path = path
@@ -86,7 +96,7 @@ class Section(Plain):
 
 def within(path: Path, edits: Iterable[Edit]) -> list[Edit]:
     """A section's edits with paths that begin at the object."""
-    return [edit.but(path=path + edit.path) for edit in edits] if path else list(edits)
+    return [replace(edit, path=path + edit.path) for edit in edits] if path else list(edits)
 
 
 def child(node: Any, segment: str | int) -> Any:
@@ -147,21 +157,9 @@ def _escaped(segment: str | int) -> str:
 def render(root: Any, sections: Iterable[Section]) -> list[Operation]:
     """The operations that make the edits true of the object that `root` is a view of."""
     operations: list[Operation] = []
-    before: tuple[Section, Any, list[Operation]] | None = None
     for section in sections:
-        there = at(root, section.path)
-        if before is not None and section.edits is before[0].edits and there == before[1]:
-            own = _moved(before[2], pointer(before[0].path), pointer(section.path))
-        else:
-            own = _rendered(there, pointer(section.path), section.edits)
-        operations += own
-        before = section, there, own
+        operations += _rendered(at(root, section.path), pointer(section.path), section.edits)
     return operations
-
-
-def _moved(operations: Sequence[Operation], old: str, new: str) -> list[Operation]:
-    """The same operations on an equal part of the object that stands at another place."""
-    return [Operation(o.op, new + o.path[len(old) :], o.value) for o in operations]
 
 
 def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Operation]:
@@ -306,7 +304,7 @@ def as_was(edits: Iterable[Edit], old: Any) -> list[Edit]:
             if found is None:
                 kept.append(edit)
         elif found is not None:
-            kept.append(edit.but(value=found))
+            kept.append(replace(edit, value=found))
     return kept
 
 

@@ -1,4 +1,4 @@
-"""An UPDATE of a workload whose templates can change: what the stored object's type left in it goes. Pure.
+"""An UPDATE of a kind whose templates can change: what the stored object's type left in it goes. Pure.
 
 The API server merges: an apply keeps every field that the file does not name, so after a change of type the old
 type's node selectors, tolerations and copied keys are still there, and would pass for the user's. What equals a
@@ -8,19 +8,20 @@ Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from webhook import annotations
-from webhook.annotations import CONTAINER, COPIED, INJECT, MODE, PREFIX, TYPE
+from webhook.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, TYPE
 from webhook.host import APART, APART_EVERYWHERE
-from webhook.inject import Injection, inject, refused, switched_off, targets_of
-from webhook.kinds.workload import Setting, Target, Workload
+from webhook.inject import Injection, inject, targets_of
+from webhook.kinds.workload import Kind, Setting, Target
 from webhook.messages import Denied, Warn
 from webhook.metadata import annotations_of
 from webhook.mutators import mutate
-from webhook.patch import Amend, Append, Path, Put, Remove, at, child, within, without
+from webhook.patch import Amend, Append, Edit, Path, Put, Remove, Section, as_was, at, child, stored, within, without
 from webhook.resolution import Place, Resolution, unfilled
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -30,55 +31,84 @@ KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
 """The keys that say which hardware, how many and how."""
 
 
-def reinject(workload: Workload, new: Any, old: Any, setting: Setting) -> Injection:
+def keep_stored(kind: Kind[Any], obj: Any, old: Any, setting: Setting) -> Injection:
+    """The same on UPDATE of a kind with immutable templates: with the stored values, and never denied.
+
+    `old` is the stored object as plain JSON values.
+    """
+    try:
+        fresh = inject(kind, obj, replace(setting, stored=True))
+    except Denied as denied:
+        return refused(denied)
+    if not fresh.types:
+        return fresh
+    edits = as_was((*fresh.edits, *kind.defaults(obj)), old)
+    warning = _lost(fresh.edits, old)
+    return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
+
+
+def refused(denied: Denied) -> Injection:
+    """An update that cannot be understood, of an object that is stored anyway: left as it is, and told of."""
+    return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
+
+
+def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
+    """What the new object would have got and the stored one cannot get any more: said once."""
+    differing = [e for e in fresh if not isinstance(e, Remove) and stored(e, old) != e.value]
+    if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
+        return (Warn("never-injected"),)
+    return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
+
+
+def follow_type(kind: Kind[Any], new: Any, old: Any, setting: Setting) -> Injection:
     """Injection into `new`, plain JSON like the stored `old`; raises `Denied` where `old` was still understood."""
     try:
-        before = view(workload, old)
+        before = view(kind, old)
     except msgspec.ValidationError as error:
         return refused(Denied("unreadable", where="the stored object", value=error))
     try:
-        stale = list(_stale(workload, new, before, setting))
-        base = view(workload, without(new, stale))
-        injection = inject(workload, base, setting)
+        stale = list(_stale(kind, new, before, setting))
+        base = view(kind, without(new, stale))
+        injection = inject(kind, base, setting)
     except Denied as denied:
-        if _understood(workload, before, setting):
+        if _understood(kind, before, setting):
             raise
         return refused(denied)
-    return msgspec.structs.replace(injection, leftovers=tuple(stale), base=base)
+    return replace(injection, leftovers=tuple(stale), base=base)
 
 
-def view(workload: Workload, obj: Any) -> Any:
+def view(kind: Kind[Any], obj: Any) -> Any:
     """Plain JSON values as the kind's view."""
-    return msgspec.json.decode(msgspec.json.encode(obj), type=workload.view)
+    return msgspec.json.decode(msgspec.json.encode(obj), type=kind.view)
 
 
-def _understood(workload: Workload, obj: Any, setting: Setting) -> bool:
+def _understood(kind: Kind[Any], obj: Any, setting: Setting) -> bool:
     try:
-        inject(workload, obj, setting)
+        inject(kind, obj, setting)
     except Denied:
         return False
     return True
 
 
-def _stale(workload: Workload, new: Any, before: Any, setting: Setting) -> Iterator[Remove]:
+def _stale(kind: Kind[Any], new: Any, before: Any, setting: Setting) -> Iterator[Remove]:
     """What the stored object's type injected and the new object's does not."""
-    if not _understood(workload, before, setting):
+    if not _understood(kind, before, setting):
         return
-    now = view(workload, new)
+    now = view(kind, new)
     files = _files(new)
     told_apart = bool(files) and not _have_placeholder(files)
-    alone = _alone(workload, now)
-    copies = [where for _, where in _present(new, _copies(workload, now, before, told_apart), alone)]
-    own = view(workload, without(new, copies))
-    if _words(workload, own, COPIED) == _words(workload, now, COPIED):
+    alone = _alone(kind, now)
+    copies = [where for _, where in _present(new, _copies(kind, now, before, told_apart), alone)]
+    own = view(kind, without(new, copies))
+    if _words(kind, own, COPIED) == _words(kind, now, COPIED):
         copies = []
-    changed = _meant(workload, own) != _meant(workload, before)
-    written = _written(workload, before, setting, amounts=bool(files))
-    found = list(_present(new, (edit for edit in written if changed or not _hint(workload, edit)), alone))
-    bare = view(workload, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
-    again = {_known(edit) for edit in inject(workload, bare, setting).edits if not isinstance(edit, Remove)}
+    changed = _meant(kind, own) != _meant(kind, before)
+    written = _written(kind, before, setting, amounts=bool(files))
+    found = list(_present(new, (edit for edit in written if changed or not _hint(kind, edit)), alone))
+    bare = view(kind, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
+    again = {_known(edit) for edit in inject(kind, bare, setting).edits if not isinstance(edit, Remove)}
     stale = [*copies, *(where for edit, where in found if _known(edit) not in again)]
-    off = _switches(workload, now)
+    off = _switches(kind, now)
     yield from (where for where in stale if not _left_alone(off, where.path))
 
 
@@ -87,17 +117,17 @@ def _known(edit: Put | Append | Amend) -> tuple[Path, bytes]:
     return edit.path, msgspec.json.encode(edit.value)
 
 
-def _alone(workload: Workload, now: Any) -> list[Path]:
+def _alone(kind: Kind[Any], now: Any) -> list[Path]:
     """The places that the user says to leave alone: templates, or everything."""
-    places = list(workload.places(now))
-    off = [place.path for place in places if switched_off(place)]
+    places = list(kind.templates(now))
+    off = [p.path for p in places if annotations.read_annotations(p.levels, p.containers).off is not None]
     return [()] if len(off) == len(places) else off
 
 
-def _switches(workload: Workload, now: Any) -> list[tuple[Path, bool]]:
+def _switches(kind: Kind[Any], now: Any) -> list[tuple[Path, bool]]:
     """Each template's place, and whether the user says `accel.io/inject: "false"` of it."""
     found = []
-    for place in workload.places(now):
+    for place in kind.templates(now):
         word, _ = annotations.nearest_level(_levels(place)).get(INJECT, ("", 0))
         found.append((place.path, word == "false"))
     return found
@@ -110,20 +140,20 @@ def _left_alone(off: Sequence[tuple[Path, bool]], path: Path) -> bool:
     return bool(said) and all(said)
 
 
-def _hint(workload: Workload, edit: Put | Append) -> bool:
+def _hint(kind: Kind[Any], edit: Put | Append) -> bool:
     """Whether the value also says what is meant, as amounts of devices do: without it the same words mean less."""
-    return edit.path in workload.hints or "resources" in edit.path
+    return edit.path in kind.hints or "resources" in edit.path
 
 
-def _meant(workload: Workload, obj: Any) -> list[Any]:
+def _meant(kind: Kind[Any], obj: Any) -> list[Any]:
     """What decides which hardware it is, and how much of it."""
-    return [*_words(workload, obj, KINDS), *(at(obj, hint) for hint in workload.hints)]
+    return [*_words(kind, obj, KINDS), *(at(obj, hint) for hint in kind.hints)]
 
 
-def _words(workload: Workload, obj: Any, keys: Sequence[str]) -> list[Any]:
+def _words(kind: Kind[Any], obj: Any, keys: Sequence[str]) -> list[Any]:
     """What each template hears of these keys, and the placeholders that it holds."""
     words = []
-    for place in workload.places(obj):
+    for place in kind.templates(obj):
         found = annotations.nearest_level(_levels(place))
         held = annotations.placeholders(place.containers)
         words.append((place.path, [found.get(key, ("",))[0] for key in keys], held))
@@ -134,12 +164,12 @@ def _levels(place: Place) -> list[dict[str, str]]:
     return [annotations.own(annotations_of(level)) for level in place.levels]
 
 
-def _copies(workload: Workload, now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
+def _copies(kind: Kind[Any], now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
     """Keys of the stored templates that injection may have copied there: from an outer level, or from a placeholder
     that stands in the new template again, or to keep a choice; or any, where the user's own are told apart from them.
     """
-    after = {place.path: place for place in workload.places(now)}
-    for place in workload.places(before):
+    after = {place.path: place for place in kind.templates(now)}
+    for place in kind.templates(before):
         *outer, near = _levels(place)
         said = annotations.nearest_level(outer)
         from_above = {key for key in COPIED if key in said and said[key][0] == near.get(key)}
@@ -170,18 +200,18 @@ def _mode(levels: Sequence[dict[str, str]]) -> str:
     return annotations.nearest_level(levels).get(MODE, ("", 0))[0]
 
 
-def _written(workload: Workload, before: Any, setting: Setting, *, amounts: bool) -> Iterator[Put | Append]:
+def _written(kind: Kind[Any], before: Any, setting: Setting, *, amounts: bool) -> Iterator[Put | Append]:
     """Everything that the stored object's type writes into an object that has none of it.
 
     Unusual amounts of devices only where asked for: they may be the user's.
     """
-    targets = [Target(*unfilled(t.place, t.resolution)) for t in targets_of(workload, before, setting)]
+    targets = [Target(*unfilled(t.place, t.resolution)) for t in targets_of(kind, before, setting)]
     for target in targets:
         found = [f for f in mutate(target.place, target.resolution) if not isinstance(f, Warn)]
         for edit in _values(within(target.place.path, found)):
             if "resources" not in edit.path or amounts or _usual(target.resolution):
                 yield edit
-    yield from _values(workload.findings(workload.unfilled(before), targets, setting))
+    yield from _values(kind.object_edits(kind.stripped(before), targets, setting))
 
 
 def _usual(resolution: Resolution) -> bool:
@@ -197,7 +227,7 @@ def _values(found: Any) -> Iterator[Put | Append]:
         if isinstance(edit, Put | Append):
             yield edit
         if isinstance(edit, Append) and edit.value == APART:
-            yield edit.but(value=APART_EVERYWHERE)
+            yield replace(edit, value=APART_EVERYWHERE)
 
 
 def _present(new: Any, ours: Iterable[Put | Append], alone: Sequence[Path]) -> Iterator[tuple[Put | Append, Remove]]:

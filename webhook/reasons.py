@@ -14,7 +14,7 @@ from webhook.annotations import INJECT, NONE, TYPE
 from webhook.detect import detected, resources
 from webhook.devices import DEFAULT_CONTAINER, asked_amounts
 from webhook.inject import LEFT_ALONE, inject, targets_of
-from webhook.kinds.workload import Setting, Target, Workload
+from webhook.kinds.workload import Kind, Setting, Target
 from webhook.messages import Denied, Warn
 from webhook.mutators import MEGASCALE, MUTATORS, SHM
 from webhook.patch import Edit, Path, Section, at, render
@@ -50,16 +50,16 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     denied: str = ""
 
 
-def explain(name: str, workload: Workload, value: Any, obj: Any, setting: Setting) -> Explanation:
+def explain(name: str, workload: Kind[Any], value: Any, obj: Any, setting: Setting) -> Explanation:
     """The injection of an object, whose JSON is `value` and whose view is `obj`, in words."""
-    parts = tuple(_unresolved(place, obj) for place in workload.places(obj))
+    parts = tuple(_unresolved(place, obj) for place in workload.templates(obj))
     try:
         injection = inject(workload, obj, setting)
         if injection.skipped:
             warnings = tuple(w.text() for w in injection.warnings)
             return Explanation(name, _skipped(injection.skipped), parts, warnings=warnings)
         targets = targets_of(workload, obj, setting)
-        parts = tuple(_part(place, targets, obj, value, setting) for place in workload.places(obj))
+        parts = tuple(_part(place, targets, obj, value, setting) for place in workload.templates(obj))
         around = tuple(_around(workload, obj, targets, setting, value))
     except Denied as denied:
         return Explanation(name, "denied", parts, denied=denied.message)
@@ -68,7 +68,7 @@ def explain(name: str, workload: Workload, value: Any, obj: Any, setting: Settin
     return Explanation(name, verdict, parts, around, tuple(dict.fromkeys(w.text() for w in injection.warnings)))
 
 
-def _verdict(workload: Workload, targets: Iterable[Target], changed: bool, detected: bool) -> str:
+def _verdict(workload: Kind[Any], targets: Iterable[Target], changed: bool, detected: bool) -> str:
     if not list(targets):
         return "injected: a host profile, for its resource" if detected else "not asked: left as it is"
     if not changed:
@@ -260,13 +260,13 @@ def _below(node: Any, step: str | int) -> Any:
     return None
 
 
-def _around(workload: Workload, obj: Any, targets: list[Target], setting: Setting, value: Any) -> Iterator[Line]:
-    for found in workload.findings(obj, targets, setting):
+def _around(workload: Kind[Any], obj: Any, targets: Sequence[Target], setting: Setting, value: Any) -> Iterator[Line]:
+    for found in workload.object_edits(obj, targets, setting):
         if not isinstance(found, Warn):
             yield from lines_of(obj, value, [found], _why_around(str(found.path[-1]), workload, targets))
 
 
-def _why_around(field: str, workload: Workload, targets: list[Target]) -> str:
+def _why_around(field: str, workload: Kind[Any], targets: Sequence[Target]) -> str:
     hosts = next((t.resolution.accelerator for t in targets if t.resolution.multi_host), None)
     if "exclusive-topology" in field:
         return "each slice gets a node pool for itself (site config exclusivePlacement)"

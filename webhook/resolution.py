@@ -3,6 +3,7 @@
 Facts before edits: everything that a mutator would have to compute stands here, as values.
 """
 
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from webhook import devices, scheduling
@@ -13,11 +14,9 @@ from webhook.devices import Holder
 from webhook.messages import Denied, quoted
 from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Path
-from webhook.plain import Plain
 from webhook.pod import NO_SPEC, Container, Metadata, PodSpec, Template
 from webhook.scheduling import Scheduling
 from webhook.site import Site
-from webhook.value import Value
 
 SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
 """Sub-, super- and dynamic slices: the node's topology is not the slice's then.
@@ -26,7 +25,9 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
 """
 
 
-class Slices(Value, frozen=True):
+@final
+@dataclass(frozen=True)
+class Slices:
     """How a Pod learns which slice of how many it is in: env values or `fieldRef`s, as the API spells them."""
 
     number: str  # field path of the number of slices
@@ -35,7 +36,9 @@ class Slices(Value, frozen=True):
     coordinator_path: str = ""  # or a field path
 
 
-class Worker(Value, frozen=True):
+@final
+@dataclass(frozen=True)
+class Worker:
     """How a Pod learns its place among its slice's hosts, where nobody else tells it."""
 
     subdomain: str | None  # of the headless Service; None: a single host
@@ -43,10 +46,18 @@ class Worker(Value, frozen=True):
 
 
 @final
-class Place(Plain):
+@dataclass(init=False)
+class Place:
     """A pod template, where it stands in its object, and what the kinds around it say."""
 
-    FIELDS = ("path", "template", "levels", "name", "hosts_hint", "owned_scheduling", "worker_env", "workload")
+    path: Path
+    template: Template
+    levels: tuple[Metadata, ...]  # outermost first, the template's own last
+    name: str  # of the replicated job, task, worker group
+    hosts_hint: int | None  # parallelism, size or numOfHosts, where the user wrote one over 1
+    owned_scheduling: bool  # a controller owns schedulerName and queue
+    worker_env: bool  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
+    workload: str  # kind, lower case
 
     def __init__(
         self,
@@ -62,12 +73,12 @@ class Place(Plain):
     ) -> None:
         self.path = path
         self.template = template
-        self.levels = levels  # outermost first, the template's own last
-        self.name = name  # of the replicated job, task, worker group
-        self.hosts_hint = hosts_hint  # parallelism, size or numOfHosts, where the user wrote one over 1
-        self.owned_scheduling = owned_scheduling  # a controller owns schedulerName and queue
-        self.worker_env = worker_env  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
-        self.workload = workload  # kind, lower case
+        self.levels = levels
+        self.name = name
+        self.hosts_hint = hosts_hint
+        self.owned_scheduling = owned_scheduling
+        self.worker_env = worker_env
+        self.workload = workload
         self.annotations = annotations_of(template.metadata)
         self.spec = template.spec or NO_SPEC
         self.containers = containers_of(template.spec)
@@ -79,10 +90,19 @@ class Place(Plain):
 
 
 @final
-class Resolution(Plain):
+@dataclass(init=False)
+class Resolution:
     """What one template gets, before it is spelled out as edits."""
 
-    FIELDS = ("ask", "accelerator", "holders", "namespace", "site", "scheduling", "slices", "worker", "stored")
+    ask: Ask
+    accelerator: Accelerator
+    holders: tuple[Holder, ...]
+    namespace: str
+    site: Site
+    scheduling: Scheduling
+    slices: Slices | None
+    worker: Worker | None
+    stored: bool  # the object exists already: what it has is kept, not judged
 
     def __init__(
         self,
@@ -105,7 +125,7 @@ class Resolution(Plain):
         self.scheduling = scheduling
         self.slices = slices
         self.worker = worker
-        self.stored = stored  # the object exists already: what it has is kept, not judged
+        self.stored = stored
 
     @property
     def multi_host(self) -> bool:
@@ -192,8 +212,8 @@ def bare(template: Template) -> Template:
 
 def unfilled(place: Place, resolution: Resolution) -> tuple[Place, Resolution]:
     """The same decisions about the bare template: what follows from them is all that injection would ever write."""
-    holders = tuple(h.but(container=Container(name=h.container.name)) for h in resolution.holders)
+    holders = tuple(replace(h, container=Container(name=h.container.name)) for h in resolution.holders)
     return (
-        place.but(template=bare(place.template)),
-        resolution.but(holders=holders),
+        replace(place, template=bare(place.template)),
+        replace(resolution, holders=holders),
     )

@@ -1,13 +1,13 @@
 """The scheduler-name override: what the user or the site asks for, and what may be done about it. Pure."""
 
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 from webhook.annotations import Ask
 from webhook.messages import Denied, Warn
 from webhook.pod import Annotations, Labels
 from webhook.site import Site
-from webhook.value import Value
 
 VOLCANO: Final = "volcano"
 DEFAULT: Final = "default-scheduler"
@@ -24,7 +24,9 @@ Source: https://github.com/volcano-sh/volcano/blob/master/pkg/controllers/podgro
 """
 
 
-class Scheduling(Value, frozen=True):
+@final
+@dataclass(frozen=True)
+class Scheduling:
     """Whose Pods they will be: schedulerName, where it is not the default, and the queue to write."""
 
     name: str | None = None

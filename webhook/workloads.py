@@ -1,6 +1,6 @@
 """Every kind that we know, by API group and kind. A new kind is one entry here and one case folder. Pure."""
 
-from typing import Final
+from typing import Any, Final
 
 from webhook.kinds.apps import CRONJOB, DEPLOYMENT, REPLICASET, STATEFULSET
 from webhook.kinds.job import JOB
@@ -10,9 +10,9 @@ from webhook.kinds.leaderworkerset import LEADERWORKERSET
 from webhook.kinds.pod import POD
 from webhook.kinds.ray import RAYCLUSTER, RAYJOB, RAYSERVICE
 from webhook.kinds.volcano import VOLCANOJOB
-from webhook.kinds.workload import Workload
+from webhook.kinds.workload import Kind
 
-WORKLOADS: Final[dict[tuple[str, str], Workload]] = {
+WORKLOADS: Final[dict[tuple[str, str], Kind[Any]]] = {
     (workload.group, workload.kind): workload
     for workload in (
         POD,

@@ -9,14 +9,14 @@ from webhook.admission import view
 from webhook.annotations import INJECTED, PREFIX
 from webhook.check.facts import Asked
 from webhook.inject import targets_of
-from webhook.kinds.workload import Setting, Target, Workload
+from webhook.kinds.workload import Kind, Setting, Target
 from webhook.messages import Denied
 from webhook.site import Site
 
 ENDED = ("Succeeded", "Failed")
 
 
-def asked(workload: Workload, value: dict[str, Any], site: Site) -> Iterator[Asked]:
+def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[Asked]:
     """The templates of a stored object (JSON) that ask; none where it ended, or is another's to inject."""
     raw = msgspec.json.encode(_as_it_came(value))
     metadata = value.get("metadata") or {}
@@ -34,7 +34,7 @@ def asked(workload: Workload, value: dict[str, Any], site: Site) -> Iterator[Ask
         yield Asked(workload.kind, namespace, name, injected=INJECTED.encode() in raw, refused=line)
 
 
-def _asked(workload: Workload, namespace: str, name: str, target: Target) -> Asked:
+def _asked(workload: Kind[Any], namespace: str, name: str, target: Target) -> Asked:
     resolution = target.resolution
     host = resolution.ask.mode == "host"
     return Asked(

@@ -38,7 +38,7 @@ from webhook.check.facts import (
     Unread,
 )
 from webhook.document import BadConfig
-from webhook.kinds.workload import Workload
+from webhook.kinds.workload import Kind
 from webhook.site import Site
 from webhook.workloads import WORKLOADS
 
@@ -219,7 +219,7 @@ class Cluster:
             left_out += [] if answer[1] else [f"more than {len(answer[0])} {_what(path)}"]
         return Asking(tuple(found), tuple(unread.values()), tuple(left_out))
 
-    def _served(self) -> Iterable[tuple[Workload, str]]:
+    def _served(self) -> Iterable[tuple[Kind[Any], str]]:
         """The kinds that this cluster knows, each with the path of its version."""
         for workload in (WORKLOADS[key] for key in KINDS):
             path = f"/apis/{workload.group}/{VERSIONS[workload.group]}" if workload.group else "/api/v1"

@@ -11,7 +11,7 @@ from typing import Any
 
 from webhook.check.facts import NAME_LABEL, OPT_IN, OPTED_IN, Configuration, Entry, Facts, Release, Unread
 from webhook.check.finding import Finding, failed, ok, pointless, skipped, warning
-from webhook.kinds.workload import Workload
+from webhook.kinds.workload import Kind
 from webhook.site import Site
 from webhook.workloads import WORKLOADS
 
@@ -83,7 +83,7 @@ def _problems(configuration: Configuration, facts: Facts) -> Iterator[str]:
         yield from (f"{entry.name}: {problem}" for problem in _entry(entry, facts.release))
 
 
-def _missing(entries: list[Entry], workload: Workload) -> Iterator[str]:
+def _missing(entries: list[Entry], workload: Kind[Any]) -> Iterator[str]:
     end = "pods.accel.io" if workload.kind == "Pod" else ".workloads.accel.io"
     wanted = [(end, "CREATE")] + ([(".reapply.accel.io", "UPDATE")] if workload.reapply else [])
     for name, operation in wanted:

@@ -1,16 +1,17 @@
 """batch/v1 Job, and what a Job template of any kind needs for a slice of several hosts. Pure."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, final
 
 from webhook import scheduling, slices
-from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
+from webhook.kinds.workload import Findings, Kind, Setting, Target, Targets
 from webhook.messages import Denied, Warn, quoted
 from webhook.metadata import annotations_of, controller_of
 from webhook.patch import Edit, Path, Put
 from webhook.pod import NO_METADATA, Metadata
 from webhook.resolution import Place, Resolution, Worker
-from webhook.views.job import Job, JobSpec
+from webhook.views import job as schema
+from webhook.views.job import JobSpec
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 """Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""
@@ -22,30 +23,7 @@ def hosts_hint(spec: JobSpec | None) -> int | None:
     return number if number and number > 1 else None
 
 
-def places(job: Job) -> list[Place]:
-    """spec.template."""
-    if job.spec is None or job.spec.template is None:
-        return []
-    template = job.spec.template
-    levels = (job.metadata or NO_METADATA, template.metadata or NO_METADATA)
-    return [Place(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
-
-
-def skipped(job: Job) -> str | None:
-    """A Job that another object makes was injected there, or its Pods will be."""
-    owner = controller_of(job.metadata)
-    if owner is None or (owner.kind == "CronJob" and owner.apiVersion.startswith("batch/")):
-        return None
-    return "owned" if owner.kind in KNOWN_OWNERS else "foreign-owner"
-
-
 KNOWN_OWNERS: Final = frozenset({"JobSet", "CronJob"})
-
-
-def facts(job: Job, targets: Targets, _setting: Setting) -> Targets:
-    """The hosts of a slice find each other through the headless Service that `subdomain` names."""
-    name = (job.metadata or NO_METADATA).name
-    return [with_hosts(target, name) for target in targets]
 
 
 def with_hosts(target: Target, name: str | None) -> Target:
@@ -88,12 +66,6 @@ def _dotted(path: Path) -> str:
     return "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in path).removeprefix(".")
 
 
-def findings(job: Job, targets: Targets, _setting: Setting) -> Findings:
-    """The Job's own fields, for a slice of several hosts."""
-    for target in targets:
-        yield from one_slice(target, job.metadata, job.spec, ())
-
-
 def one_slice(target: Target, metadata: Metadata | None, spec: JobSpec | None, path: Path) -> Findings:
     """What a Job with these metadata and this spec, or a template of Jobs at `path`, needs for several hosts."""
     resolution, hardware = target.resolution, target.resolution.accelerator
@@ -116,14 +88,40 @@ def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Ed
         yield Put((*path, "annotations", scheduling.MIN_MEMBER), str(hosts))
 
 
-JOB: Final = Workload(
-    group="batch",
-    kind="Job",
-    plural="jobs",
-    view=Job,
-    places=places,
-    skipped=skipped,
-    facts=facts,
-    findings=findings,
-    reapply="immutable",
-)
+@final
+class Job(Kind[schema.Job]):
+    """A batch/v1 Job."""
+
+    group = "batch"
+    kind = "Job"
+    plural = "jobs"
+    view = schema.Job
+    reapply = "immutable"
+
+    def templates(self, job: schema.Job) -> list[Place]:
+        """spec.template."""
+        if job.spec is None or job.spec.template is None:
+            return []
+        template = job.spec.template
+        levels = (job.metadata or NO_METADATA, template.metadata or NO_METADATA)
+        return [Place(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
+
+    def skipped(self, job: schema.Job) -> str | None:
+        """A Job that another object makes was injected there, or its Pods will be."""
+        owner = controller_of(job.metadata)
+        if owner is None or (owner.kind == "CronJob" and owner.apiVersion.startswith("batch/")):
+            return None
+        return "owned" if owner.kind in KNOWN_OWNERS else "foreign-owner"
+
+    def resolve_group(self, job: schema.Job, targets: Targets, _setting: Setting) -> Targets:
+        """The hosts of a slice find each other through the headless Service that `subdomain` names."""
+        name = (job.metadata or NO_METADATA).name
+        return [with_hosts(target, name) for target in targets]
+
+    def object_edits(self, job: schema.Job, targets: Targets, _setting: Setting) -> Findings:
+        """The Job's own fields, for a slice of several hosts."""
+        for target in targets:
+            yield from one_slice(target, job.metadata, job.spec, ())
+
+
+JOB: Final = Job()

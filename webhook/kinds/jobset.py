@@ -7,11 +7,12 @@ Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/j
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 from webhook import slices
 from webhook.kinds.job import hosts_hint, indexed_edits, min_member
-from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
+from webhook.kinds.workload import Findings, Kind, Setting, Target, Targets
 from webhook.messages import Denied, quoted
 from webhook.metadata import annotations_of
 from webhook.mutators import JOBSET_NAME
@@ -19,9 +20,9 @@ from webhook.patch import Edit, Path, Put
 from webhook.pod import NO_METADATA, Metadata, Template
 from webhook.pod import NO_SPEC as NO_POD_SPEC
 from webhook.resolution import Place, Slices, Worker, own_topology
-from webhook.value import Value
+from webhook.views import jobset as schema
 from webhook.views.job import NO_TEMPLATE, JobSpec
-from webhook.views.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, JobSet, Network, ReplicatedJob
+from webhook.views.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
 
 OUR_GROUP: Final = "accel-tpu"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -36,7 +37,9 @@ KUEUE_TOPOLOGY: Final = (
 """Source: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
 
 
-class Member(Value, frozen=True):
+@final
+@dataclass(frozen=True)
+class Member:
     """A replicated job whose Jobs are slices."""
 
     index: int
@@ -44,39 +47,8 @@ class Member(Value, frozen=True):
     target: Target
 
 
-def replicated_jobs(jobset: JobSet) -> Sequence[ReplicatedJob]:
+def replicated_jobs(jobset: schema.JobSet) -> Sequence[ReplicatedJob]:
     return (jobset.spec or NO_SPEC).replicatedJobs or ()
-
-
-def places(jobset: JobSet) -> Iterator[Place]:
-    """The pod template of each replicated job."""
-    outermost = jobset.metadata or NO_METADATA
-    for index, job in enumerate(replicated_jobs(jobset)):
-        made = job.template or NO_TEMPLATE
-        if made.spec is None or made.spec.template is None:
-            continue
-        template = made.spec.template
-        yield Place(
-            path=("spec", "replicatedJobs", index, "template", "spec", "template"),
-            template=template,
-            levels=(outermost, made.metadata or NO_METADATA, template.metadata or NO_METADATA),
-            name=f"replicatedJob {quoted(job.name)}",
-            hosts_hint=hosts_hint(made.spec),
-        )
-
-
-def facts(jobset: JobSet, targets: Targets, _setting: Setting) -> Targets:
-    """Each target with its slices, where its domain has more than one, and its worker names."""
-    _check_hostnames(jobset, targets)
-    counted: dict[int, Slices] = {}
-    groups = _groups_of(jobset)
-    for domain in _domains(jobset, targets):
-        if sum(m.job.jobs for m in domain) > 1:
-            _check_domain(domain)
-            found = _count(jobset, groups, domain)
-            counted.update((id(m.target), found) for m in domain)
-    worker = Worker(_subdomain(jobset), indexed=True)
-    return [_facts(target, worker, counted.get(id(target))) for target in targets]
 
 
 def _facts(target: Target, worker: Worker, found: Slices | None) -> Target:
@@ -84,7 +56,7 @@ def _facts(target: Target, worker: Worker, found: Slices | None) -> Target:
     return Target(target.place, resolution.told(found, resolution.worker))
 
 
-def _check_hostnames(jobset: JobSet, targets: Targets) -> None:
+def _check_hostnames(jobset: schema.JobSet, targets: Targets) -> None:
     if _network(jobset).enableDNSHostnames is not False:
         return
     for target in targets:
@@ -92,13 +64,13 @@ def _check_hostnames(jobset: JobSet, targets: Targets) -> None:
             raise Denied("no-hostnames", value=target.resolution.accelerator.name)
 
 
-def _job_of(jobset: JobSet, target: Target) -> tuple[int, ReplicatedJob]:
+def _job_of(jobset: schema.JobSet, target: Target) -> tuple[int, ReplicatedJob]:
     index = target.place.path[2]
     assert isinstance(index, int)
     return index, replicated_jobs(jobset)[index]
 
 
-def _domains(jobset: JobSet, targets: Targets) -> list[list[Member]]:
+def _domains(jobset: schema.JobSet, targets: Targets) -> list[list[Member]]:
     """The members of each group."""
     domains: dict[str, list[Member]] = {}
     for target in targets:
@@ -108,7 +80,7 @@ def _domains(jobset: JobSet, targets: Targets) -> list[list[Member]]:
     return list(domains.values())
 
 
-def _groups_of(jobset: JobSet) -> Counter[str]:
+def _groups_of(jobset: schema.JobSet) -> Counter[str]:
     """The groups, and how many replicated jobs each has."""
     return Counter([job.group for job in replicated_jobs(jobset)])
 
@@ -139,7 +111,7 @@ def _described(member: Member) -> str:
     return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
 
 
-def _count(jobset: JobSet, groups: Counter[str], domain: Sequence[Member]) -> Slices:
+def _count(jobset: schema.JobSet, groups: Counter[str], domain: Sequence[Member]) -> Slices:
     """The narrowest count that JobSet keeps of exactly this domain's Jobs."""
     if len(domain) == len(replicated_jobs(jobset)):
         return _slices(jobset, domain, slices.JOBS, slices.JOB)
@@ -159,7 +131,7 @@ def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
     return OUR_GROUP if group == DEFAULT_GROUP and OUR_GROUP not in groups else None
 
 
-def _slices(jobset: JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
+def _slices(jobset: schema.JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
     """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name."""
     first, counts = domain[0].job, (slices.field(number), slices.field(index))
     own = (jobset.spec or NO_SPEC).coordinator
@@ -168,32 +140,20 @@ def _slices(jobset: JobSet, domain: Sequence[Member], number: str, index: str) -
     return Slices(*counts, coordinator=f"{_name(jobset)}-{first.name}-0-0.{_subdomain(jobset)}")
 
 
-def _name(jobset: JobSet) -> str:
+def _name(jobset: schema.JobSet) -> str:
     """The name, or with generateName the variable that will hold it: admission comes before the name is made."""
     return (jobset.metadata and jobset.metadata.name) or f"$({JOBSET_NAME})"
 
 
-def _subdomain(jobset: JobSet) -> str:
+def _subdomain(jobset: schema.JobSet) -> str:
     return _network(jobset).subdomain or _name(jobset)
 
 
-def _network(jobset: JobSet) -> Network:
+def _network(jobset: schema.JobSet) -> Network:
     return (jobset.spec or NO_SPEC).network or NO_NETWORK
 
 
-def findings(jobset: JobSet, targets: Targets, setting: Setting) -> Findings:
-    """Job fields, groups and exclusive placement."""
-    yield from _groups(jobset, targets)
-    for target in targets:
-        if target.resolution.multi_host:
-            index, job = _job_of(jobset, target)
-            path = ("spec", "replicatedJobs", index, "template")
-            spec = (job.template or NO_TEMPLATE).spec
-            yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
-            yield from _placement(jobset, job, target, setting)
-
-
-def _groups(jobset: JobSet, targets: Targets) -> Iterator[Edit]:
+def _groups(jobset: schema.JobSet, targets: Targets) -> Iterator[Edit]:
     groups = _groups_of(jobset)
     for domain in _domains(jobset, targets):
         counted_by_group = 1 < len(domain) < len(replicated_jobs(jobset))
@@ -204,7 +164,7 @@ def _groups(jobset: JobSet, targets: Targets) -> Iterator[Edit]:
                     yield Put(("spec", "replicatedJobs", member.index, "groupName"), name)
 
 
-def _placement(jobset: JobSet, job: ReplicatedJob, target: Target, setting: Setting) -> Iterator[Edit]:
+def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, setting: Setting) -> Iterator[Edit]:
     """One slice, one node pool (JobSet's exclusive placement), or one Volcano gang per Job: never both,
     since the gang waits for all Pods and exclusive placement holds followers back until the leader is placed.
     """
@@ -222,7 +182,7 @@ def _placement(jobset: JobSet, job: ReplicatedJob, target: Target, setting: Sett
         yield Put((*path, "annotations", EXCLUSIVE), NODE_POOL)
 
 
-def _placement_chosen(jobset: JobSet, own: Metadata | None, place: Place) -> bool:
+def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, place: Place) -> bool:
     """Whether the user already said where slices go."""
     if own_topology(place) or NODE_POOL in (place.spec.nodeSelector or {}):
         return True
@@ -230,29 +190,69 @@ def _placement_chosen(jobset: JobSet, own: Metadata | None, place: Place) -> boo
     return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))
 
 
-def defaults(jobset: JobSet) -> Iterator[Edit]:
-    """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.
+@final
+class JobSet(Kind[schema.JobSet]):
+    """A JobSet."""
 
-    Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
-    """
-    for index, job in enumerate(replicated_jobs(jobset)):
-        path: Path = ("spec", "replicatedJobs", index, "template", "spec")
-        spec = (job.template or NO_TEMPLATE).spec or JobSpec()
-        if spec.completionMode is None:
-            yield Put((*path, "completionMode"), "Indexed")
-        if ((spec.template or Template()).spec or NO_POD_SPEC).restartPolicy is None:
-            yield Put((*path, "template", "spec", "restartPolicy"), "OnFailure")
+    group = "jobset.x-k8s.io"
+    kind = "JobSet"
+    plural = "jobsets"
+    versions: tuple[str, ...] = ("v1alpha2",)
+    view = schema.JobSet
+    reapply = "immutable"
+
+    def templates(self, jobset: schema.JobSet) -> Iterator[Place]:
+        """The pod template of each replicated job."""
+        outermost = jobset.metadata or NO_METADATA
+        for index, job in enumerate(replicated_jobs(jobset)):
+            made = job.template or NO_TEMPLATE
+            if made.spec is None or made.spec.template is None:
+                continue
+            template = made.spec.template
+            yield Place(
+                path=("spec", "replicatedJobs", index, "template", "spec", "template"),
+                template=template,
+                levels=(outermost, made.metadata or NO_METADATA, template.metadata or NO_METADATA),
+                name=f"replicatedJob {quoted(job.name)}",
+                hosts_hint=hosts_hint(made.spec),
+            )
+
+    def resolve_group(self, jobset: schema.JobSet, targets: Targets, _setting: Setting) -> Targets:
+        """Each target with its slices, where its domain has more than one, and its worker names."""
+        _check_hostnames(jobset, targets)
+        counted: dict[int, Slices] = {}
+        groups = _groups_of(jobset)
+        for domain in _domains(jobset, targets):
+            if sum(m.job.jobs for m in domain) > 1:
+                _check_domain(domain)
+                found = _count(jobset, groups, domain)
+                counted.update((id(m.target), found) for m in domain)
+        worker = Worker(_subdomain(jobset), indexed=True)
+        return [_facts(target, worker, counted.get(id(target))) for target in targets]
+
+    def object_edits(self, jobset: schema.JobSet, targets: Targets, setting: Setting) -> Findings:
+        """Job fields, groups and exclusive placement."""
+        yield from _groups(jobset, targets)
+        for target in targets:
+            if target.resolution.multi_host:
+                index, job = _job_of(jobset, target)
+                path = ("spec", "replicatedJobs", index, "template")
+                spec = (job.template or NO_TEMPLATE).spec
+                yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
+                yield from _placement(jobset, job, target, setting)
+
+    def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
+        """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.
+
+        Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
+        """
+        for index, job in enumerate(replicated_jobs(jobset)):
+            path: Path = ("spec", "replicatedJobs", index, "template", "spec")
+            spec = (job.template or NO_TEMPLATE).spec or JobSpec()
+            if spec.completionMode is None:
+                yield Put((*path, "completionMode"), "Indexed")
+            if ((spec.template or Template()).spec or NO_POD_SPEC).restartPolicy is None:
+                yield Put((*path, "template", "spec", "restartPolicy"), "OnFailure")
 
 
-JOBSET: Final = Workload(
-    group="jobset.x-k8s.io",
-    kind="JobSet",
-    plural="jobsets",
-    versions=("v1alpha2",),
-    view=JobSet,
-    places=places,
-    facts=facts,
-    findings=findings,
-    defaults=defaults,
-    reapply="immutable",
-)
+JOBSET: Final = JobSet()

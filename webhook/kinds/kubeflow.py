@@ -1,11 +1,11 @@
 """PyTorchJob, TFJob, MPIJob: replicas by role, whose operators set all but the devices. Pure."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, final
 
 from webhook.accelerator import Accelerator
 from webhook.annotations import INJECT, TYPE
-from webhook.kinds.workload import Findings, Setting, Targets, Workload, apart, check_reach, unindexed, whole_slices
+from webhook.kinds.workload import Findings, Kind, Setting, Targets, apart, check_reach, unindexed, whole_slices
 from webhook.messages import Denied, Warn
 from webhook.metadata import annotations_of
 from webhook.pod import NO_METADATA, Template
@@ -30,29 +30,6 @@ def roles_of(job: TrainingJob) -> Iterator[tuple[str, str, Role]]:
                 yield field, name, role
 
 
-def places(job: TrainingJob) -> Iterator[Place]:
-    """Each role's template. Workers hear the object's own metadata, the others only their template's."""
-    for field, name, role in roles_of(job):
-        if role.template is None:
-            continue
-        outer = (job.metadata or NO_METADATA) if name.lower() == WORKER else apart(job.metadata)
-        levels = (outer, role.template.metadata or NO_METADATA)
-        yield Place(("spec", field, name, "template"), role.template, levels, name=name)
-
-
-def findings(job: TrainingJob, targets: Targets, _setting: Setting) -> Findings:
-    """Who hears the object's own metadata, and whether the replicas are whole slices."""
-    roles = {name: (field, role) for field, name, role in roles_of(job) if role.template is not None}
-    if not any(name.lower() == WORKER for name in roles):
-        check_reach(job.metadata, next((("spec", field, name, "template") for name, (field, _) in roles.items()), None))
-    if TYPE in annotations_of(job.metadata):
-        yield from _without(roles)
-    for hardware in dict.fromkeys(t.resolution.accelerator for t in targets):
-        if hardware.hosts > 1:
-            yield Warn("no-worker-ids", {"type": hardware.name})
-    yield from whole_slices(_pods(roles, targets))
-
-
 def _pods(roles: dict[str, tuple[str, Role]], targets: Targets) -> Iterator[tuple[Accelerator, int]]:
     """Each role's accelerator and Pods: a master and its workers may be the hosts of one slice."""
     for target in targets:
@@ -71,19 +48,65 @@ def _without(roles: dict[str, tuple[str, Role]]) -> Iterator[Warn]:
             yield Warn("role-without", {"role": name})
 
 
-def _workload(kind: str, plural: str, *versions: str) -> Workload:
-    return Workload(
-        group="kubeflow.org",
-        kind=kind,
-        plural=plural,
-        versions=versions,
-        view=TrainingJob,
-        places=places,
-        facts=unindexed,
-        findings=findings,
-    )
+class TrainingOperatorJob(Kind[TrainingJob]):
+    """What the three kinds have in common."""
+
+    group = "kubeflow.org"
+    view = TrainingJob
+
+    def templates(self, job: TrainingJob) -> Iterator[Place]:
+        """Each role's template. Workers hear the object's own metadata, the others only their template's."""
+        for field, name, role in roles_of(job):
+            if role.template is None:
+                continue
+            outer = (job.metadata or NO_METADATA) if name.lower() == WORKER else apart(job.metadata)
+            levels = (outer, role.template.metadata or NO_METADATA)
+            yield Place(("spec", field, name, "template"), role.template, levels, name=name)
+
+    def resolve_group(self, _job: TrainingJob, targets: Targets, _setting: Setting) -> Targets:
+        """Their Pods have no index that a field can refer to."""
+        return unindexed(targets)
+
+    def object_edits(self, job: TrainingJob, targets: Targets, _setting: Setting) -> Findings:
+        """Who hears the object's own metadata, and whether the replicas are whole slices."""
+        roles = {name: (field, role) for field, name, role in roles_of(job) if role.template is not None}
+        if not any(name.lower() == WORKER for name in roles):
+            check_reach(
+                job.metadata, next((("spec", field, name, "template") for name, (field, _) in roles.items()), None)
+            )
+        if TYPE in annotations_of(job.metadata):
+            yield from _without(roles)
+        for hardware in dict.fromkeys(t.resolution.accelerator for t in targets):
+            if hardware.hosts > 1:
+                yield Warn("no-worker-ids", {"type": hardware.name})
+        yield from whole_slices(_pods(roles, targets))
 
 
-PYTORCHJOB: Final = _workload("PyTorchJob", "pytorchjobs", "v1")
-TFJOB: Final = _workload("TFJob", "tfjobs", "v1")
-MPIJOB: Final = _workload("MPIJob", "mpijobs", "v1", "v2beta1")
+@final
+class PyTorchJob(TrainingOperatorJob):
+    """A PyTorchJob."""
+
+    kind = "PyTorchJob"
+    plural = "pytorchjobs"
+
+
+@final
+class TFJob(TrainingOperatorJob):
+    """A TFJob."""
+
+    kind = "TFJob"
+    plural = "tfjobs"
+
+
+@final
+class MPIJob(TrainingOperatorJob):
+    """An MPIJob, of the training operator or of the MPI operator."""
+
+    kind = "MPIJob"
+    plural = "mpijobs"
+    versions: tuple[str, ...] = ("v1", "v2beta1")
+
+
+PYTORCHJOB: Final = PyTorchJob()
+TFJOB: Final = TFJob()
+MPIJOB: Final = MPIJob()

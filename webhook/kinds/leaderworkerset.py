@@ -6,7 +6,7 @@ Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerator
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, final
 
 import msgspec
 
@@ -15,20 +15,14 @@ from webhook.catalogue import TPU_RESOURCE
 from webhook.container import containers_of
 from webhook.devices import asked_amounts
 from webhook.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
-from webhook.kinds.workload import Findings, Setting, Target, Targets, Workload
+from webhook.kinds.workload import Findings, Kind, Setting, Target, Targets
 from webhook.messages import Denied, Warn, quoted
 from webhook.metadata import annotations_of
-from webhook.patch import Edit, Put
+from webhook.patch import Edit, Path, Put
 from webhook.pod import NO_METADATA, NO_SPEC, Template
 from webhook.resolution import Place, bare, own_topology
-from webhook.views.leaderworkerset import (
-    LEADER_EXCLUDED,
-    NO_GROUP,
-    Group,
-    LeaderWorkerSet,
-    LeaderWorkerSetSpec,
-    SubGroupPolicy,
-)
+from webhook.views import leaderworkerset as schema
+from webhook.views.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
 
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
@@ -37,28 +31,12 @@ LEADER, WORKER = "leaderTemplate", "workerTemplate"
 ROOT: Final = ("spec", "leaderWorkerTemplate")
 
 
-def group_of(lws: LeaderWorkerSet) -> Group:
+def group_of(lws: schema.LeaderWorkerSet) -> Group:
     """What each group is made of."""
     return (lws.spec and lws.spec.leaderWorkerTemplate) or NO_GROUP
 
 
-def places(lws: LeaderWorkerSet) -> Iterator[Place]:
-    """leaderTemplate, where there is one (else workerTemplate serves the leader too), and workerTemplate."""
-    group = group_of(lws)
-    for role in (LEADER, WORKER):
-        template = getattr(group, role)
-        if template is not None:
-            yield Place(
-                path=(*ROOT, role),
-                template=template,
-                levels=(lws.metadata or NO_METADATA, template.metadata or NO_METADATA),
-                name=role,
-                hosts_hint=_hosts_hint(lws),
-                worker_env=False,
-            )
-
-
-def _hosts_hint(lws: LeaderWorkerSet) -> int | None:
+def _hosts_hint(lws: schema.LeaderWorkerSet) -> int | None:
     """The Pods of one slice, where the user wrote a size over the API's default."""
     group = group_of(lws)
     if group.subGroupPolicy is not None:
@@ -68,7 +46,7 @@ def _hosts_hint(lws: LeaderWorkerSet) -> int | None:
     return number if number and number > 1 else None
 
 
-def _leader_asks(lws: LeaderWorkerSet) -> bool:
+def _leader_asks(lws: schema.LeaderWorkerSet) -> bool:
     """Whether the leader's words, before they are understood, are of devices at all."""
     template = group_of(lws).leaderTemplate
     if template is None:
@@ -85,19 +63,6 @@ def _asks_by_hand(template: Template) -> bool:
         if any(quantity.devices(amount) != 0 for _, amount in asked_amounts(container, TPU_RESOURCE)):
             return True
     return False
-
-
-def findings(lws: LeaderWorkerSet, targets: Targets, setting: Setting) -> Findings:
-    """Sizes, where slices go, and the leader's scheduler."""
-    by_role = {target.place.name: target for target in targets}
-    leader, worker = by_role.get(LEADER), by_role.get(WORKER)
-    holds = _leader_holds(lws, leader)
-    yield from _schedulers(lws, leader, worker)
-    if any(t.resolution.multi_host for t in targets):
-        yield from _sizes(group_of(lws), _slice(leader, worker), holds)
-        yield from _placement(lws, targets, holds, setting)
-    if holds and any(t.resolution.accelerator.slice is not None for t in targets):
-        yield from _leader_id(group_of(lws))
 
 
 def _slice(leader: Target | None, worker: Target | None) -> Target:
@@ -118,7 +83,7 @@ def _described(target: Target) -> str:
     return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
 
 
-def _leader_holds(lws: LeaderWorkerSet, leader: Target | None) -> bool:
+def _leader_holds(lws: schema.LeaderWorkerSet, leader: Target | None) -> bool:
     """Whether the leader is a host of the slice, by injection or by the user's own hand."""
     template = group_of(lws).leaderTemplate
     if template is None or (leader is not None and leader.resolution.accelerator.slice is not None):
@@ -174,7 +139,7 @@ def _leader_id(group: Group) -> Iterator[Edit]:
         yield Put((*ROOT, role, "metadata", "annotations", LEADER_REQUESTS), "true")
 
 
-def _placement(lws: LeaderWorkerSet, targets: Targets, leader_holds: bool, setting: Setting) -> Findings:
+def _placement(lws: schema.LeaderWorkerSet, targets: Targets, leader_holds: bool, setting: Setting) -> Findings:
     """One slice, one node pool. A leader in a (sub)group pins it to the leader's own pool, so it must be a TPU pool.
 
     Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/controllers/pod_controller.go
@@ -190,7 +155,7 @@ def _placement(lws: LeaderWorkerSet, targets: Targets, leader_holds: bool, setti
     yield Put(("metadata", "annotations", key), NODE_POOL)
 
 
-def _placement_chosen(lws: LeaderWorkerSet, targets: Targets) -> bool:
+def _placement_chosen(lws: schema.LeaderWorkerSet, targets: Targets) -> bool:
     """Whether the user, Kueue or Volcano (whose gang would wait for workers that wait for the leader) decides."""
     own = annotations_of(lws.metadata)
     if own.get(EXCLUSIVE) or own.get(SUBGROUP_EXCLUSIVE):
@@ -204,7 +169,7 @@ def _placement_chosen(lws: LeaderWorkerSet, targets: Targets) -> bool:
     )
 
 
-def _schedulers(lws: LeaderWorkerSet, leader: Target | None, worker: Target | None) -> Iterator[Edit]:
+def _schedulers(lws: schema.LeaderWorkerSet, leader: Target | None, worker: Target | None) -> Iterator[Edit]:
     """A gang is leader and workers, so a leader without devices goes to the workers' scheduler. LeaderWorkerSet's
     own Volcano support takes the queue from the set.
 
@@ -220,21 +185,51 @@ def _schedulers(lws: LeaderWorkerSet, leader: Target | None, worker: Target | No
         yield Put(("metadata", "annotations", scheduling.QUEUE), decided.queue)
 
 
-def unfilled(lws: LeaderWorkerSet) -> LeaderWorkerSet:
-    """The set without anything that injection writes."""
-    group = group_of(lws)
-    templates = {role: bare(template) for role in (LEADER, WORKER) if (template := getattr(group, role)) is not None}
-    return LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=None, **templates)))
+@final
+class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
+    """A LeaderWorkerSet."""
+
+    group = "leaderworkerset.x-k8s.io"
+    kind = "LeaderWorkerSet"
+    plural = "leaderworkersets"
+    view = schema.LeaderWorkerSet
+    reapply = "mutable"
+    hints: tuple[Path, ...] = ((*ROOT, "size"),)
+
+    def templates(self, lws: schema.LeaderWorkerSet) -> Iterator[Place]:
+        """leaderTemplate, where there is one (else workerTemplate serves the leader too), and workerTemplate."""
+        group = group_of(lws)
+        for role in (LEADER, WORKER):
+            template = getattr(group, role)
+            if template is not None:
+                yield Place(
+                    path=(*ROOT, role),
+                    template=template,
+                    levels=(lws.metadata or NO_METADATA, template.metadata or NO_METADATA),
+                    name=role,
+                    hosts_hint=_hosts_hint(lws),
+                    worker_env=False,
+                )
+
+    def object_edits(self, lws: schema.LeaderWorkerSet, targets: Targets, setting: Setting) -> Findings:
+        """Sizes, where slices go, and the leader's scheduler."""
+        by_role = {target.place.name: target for target in targets}
+        leader, worker = by_role.get(LEADER), by_role.get(WORKER)
+        holds = _leader_holds(lws, leader)
+        yield from _schedulers(lws, leader, worker)
+        if any(t.resolution.multi_host for t in targets):
+            yield from _sizes(group_of(lws), _slice(leader, worker), holds)
+            yield from _placement(lws, targets, holds, setting)
+        if holds and any(t.resolution.accelerator.slice is not None for t in targets):
+            yield from _leader_id(group_of(lws))
+
+    def stripped(self, lws: schema.LeaderWorkerSet) -> schema.LeaderWorkerSet:
+        """The set without anything that injection writes."""
+        group = group_of(lws)
+        templates = {
+            role: bare(template) for role in (LEADER, WORKER) if (template := getattr(group, role)) is not None
+        }
+        return schema.LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=None, **templates)))
 
 
-LEADERWORKERSET: Final = Workload(
-    group="leaderworkerset.x-k8s.io",
-    kind="LeaderWorkerSet",
-    plural="leaderworkersets",
-    view=LeaderWorkerSet,
-    places=places,
-    findings=findings,
-    reapply="mutable",
-    unfilled=unfilled,
-    hints=((*ROOT, "size"),),
-)
+LEADERWORKERSET: Final = LeaderWorkerSet()

@@ -6,21 +6,22 @@ Source: https://github.com/meta-pytorch/torchx/pull/473
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 from webhook import scheduling
 from webhook.accelerator import Accelerator
 from webhook.annotations import INJECT, QUEUE, SCHEDULER, TYPE
 from webhook.catalogue import TPU_RESOURCE
 from webhook.detect import resources
-from webhook.kinds.workload import Findings, Setting, Targets, Workload, unindexed, whole_slices
+from webhook.kinds.workload import Findings, Kind, Setting, Targets, unindexed, whole_slices
 from webhook.messages import Denied, Warn, quoted
 from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Edit, Put
 from webhook.pod import NO_METADATA, NO_SPEC
 from webhook.resolution import Place
-from webhook.value import Value
-from webhook.views.volcano import NO_JOB, Task, VolcanoJob
+from webhook.views import volcano as schema
+from webhook.views.volcano import NO_JOB, Task
 
 LEGACY_RESOURCES: Final = "cloud-tpus.google.com/"
 DEFAULT_QUEUE: Final = "default"
@@ -30,44 +31,20 @@ Source: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/batch/v1alpha1/
 """
 
 
-class Wish(Value, frozen=True):
+@final
+@dataclass(frozen=True)
+class Wish:
     """What the tasks together want of Volcano; None where no task says anything."""
 
     scheduler: str | None = None
     queue: str | None = None
 
 
-def tasks_of(job: VolcanoJob) -> Iterator[tuple[int, Task]]:
+def tasks_of(job: schema.VolcanoJob) -> Iterator[tuple[int, Task]]:
     """The tasks, with their indexes."""
     for index, task in enumerate((job.spec or NO_JOB).tasks or ()):
         if task is not None:
             yield index, task
-
-
-def places(job: VolcanoJob) -> Iterator[Place]:
-    """The pod template of each task. Scheduler and queue are the Job's."""
-    for index, task in tasks_of(job):
-        if task.template is not None:
-            yield Place(
-                path=("spec", "tasks", index, "template"),
-                template=task.template,
-                levels=(job.metadata or NO_METADATA, task.template.metadata or NO_METADATA),
-                name=f"task {quoted(task.name or index)}",
-                owned_scheduling=True,
-            )
-
-
-def findings(job: VolcanoJob, targets: Targets, setting: Setting) -> Findings:
-    """The Job's scheduler, queue and gang."""
-    wish, asked = _wish(targets), any(t.resolution.ask.scheduler for t in targets)
-    yield from whole_slices(_pods(job, targets))
-    tpu = any(t.resolution.accelerator.slice is not None for t in targets) or _detected(job, setting)
-    if tpu and wish.scheduler != scheduling.VOLCANO:
-        yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)
-    elif wish.scheduler is not None:
-        yield from _scheduler(job, wish.scheduler, told=asked)
-    if wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):
-        yield Put(("spec", "queue"), wish.queue)
 
 
 def _wish(targets: Targets) -> Wish:
@@ -86,11 +63,11 @@ def _one(key: str, values: Iterable[str | None]) -> str | None:
     return found[0] if found else None
 
 
-def _detected(job: VolcanoJob, setting: Setting) -> bool:
+def _detected(job: schema.VolcanoJob, setting: Setting) -> bool:
     """Whether the site wants the rule for TPUs that some task asks for with no word of ours."""
     return any(
         _is_tpu(resource)
-        for place in places(job)
+        for place in VOLCANOJOB.templates(job)
         if not any({INJECT, TYPE}.intersection(annotations_of(level)) for level in place.levels)
         for resource in resources(place.spec, setting.site)
     )
@@ -100,7 +77,7 @@ def _is_tpu(resource: str) -> bool:
     return resource == TPU_RESOURCE or resource.startswith(LEGACY_RESOURCES)
 
 
-def _gang_off(job: VolcanoJob, scheduler: str, asked: bool) -> Findings:
+def _gang_off(job: schema.VolcanoJob, scheduler: str, asked: bool) -> Findings:
     """Pods at once, whatever the cluster has; and no success before all have succeeded, since with minAvailable 0
     Volcano calls a Job complete even if every Pod failed.
 
@@ -124,7 +101,7 @@ def _gang_off(job: VolcanoJob, scheduler: str, asked: bool) -> Findings:
     yield Warn("gang-off")
 
 
-def _scheduler(job: VolcanoJob, wanted: str, told: bool) -> Iterator[Edit | Warn]:
+def _scheduler(job: schema.VolcanoJob, wanted: str, told: bool) -> Iterator[Edit | Warn]:
     """The Job's schedulerName, unless Kueue or the user chose."""
     present = (job.spec or NO_JOB).schedulerName
     if wanted != scheduling.DEFAULT and scheduling.kueue_managed([labels_of(job.metadata)]):
@@ -140,7 +117,7 @@ def _ours(present: str | None, wanted: str) -> bool:
     return present in (None, "", scheduling.VOLCANO, scheduling.DEFAULT, wanted)
 
 
-def _pods(job: VolcanoJob, targets: Targets) -> Iterator[tuple[Accelerator, int]]:
+def _pods(job: schema.VolcanoJob, targets: Targets) -> Iterator[tuple[Accelerator, int]]:
     """Each task's accelerator and Pods: TorchX has one task for each Pod."""
     tasks = dict(tasks_of(job))
     for target in targets:
@@ -149,14 +126,44 @@ def _pods(job: VolcanoJob, targets: Targets) -> Iterator[tuple[Accelerator, int]
         yield target.resolution.accelerator, tasks[index].replicas or 0
 
 
-VOLCANOJOB: Final = Workload(
-    group="batch.volcano.sh",
-    kind="Job",
-    plural="jobs",
-    versions=("v1alpha1",),
-    view=VolcanoJob,
-    places=places,
-    facts=unindexed,
-    findings=findings,
-    reapply="immutable",
-)
+@final
+class VolcanoJob(Kind[schema.VolcanoJob]):
+    """A Volcano Job."""
+
+    group = "batch.volcano.sh"
+    kind = "Job"
+    plural = "jobs"
+    versions: tuple[str, ...] = ("v1alpha1",)
+    view = schema.VolcanoJob
+    reapply = "immutable"
+
+    def templates(self, job: schema.VolcanoJob) -> Iterator[Place]:
+        """The pod template of each task. Scheduler and queue are the Job's."""
+        for index, task in tasks_of(job):
+            if task.template is not None:
+                yield Place(
+                    path=("spec", "tasks", index, "template"),
+                    template=task.template,
+                    levels=(job.metadata or NO_METADATA, task.template.metadata or NO_METADATA),
+                    name=f"task {quoted(task.name or index)}",
+                    owned_scheduling=True,
+                )
+
+    def object_edits(self, job: schema.VolcanoJob, targets: Targets, setting: Setting) -> Findings:
+        """The Job's scheduler, queue and gang."""
+        wish, asked = _wish(targets), any(t.resolution.ask.scheduler for t in targets)
+        yield from whole_slices(_pods(job, targets))
+        tpu = any(t.resolution.accelerator.slice is not None for t in targets) or _detected(job, setting)
+        if tpu and wish.scheduler != scheduling.VOLCANO:
+            yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)
+        elif wish.scheduler is not None:
+            yield from _scheduler(job, wish.scheduler, told=asked)
+        if wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):
+            yield Put(("spec", "queue"), wish.queue)
+
+    def resolve_group(self, _job: schema.VolcanoJob, targets: Targets, _context: Setting) -> Targets:
+        """Its Pods have no index that a field can refer to."""
+        return unindexed(targets)
+
+
+VOLCANOJOB: Final = VolcanoJob()

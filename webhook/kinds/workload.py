@@ -1,10 +1,11 @@
 """What a kind of workload is to us: where it keeps its pod templates, and which rules come with them. Pure.
 
-A kind is one module with a view, and one `Workload` value in `workloads.WORKLOADS`.
+A kind is one module with a class, which may read more than its templates, and one entry in `workloads.WORKLOADS`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, final
 
 from webhook import slices
 from webhook.accelerator import Accelerator
@@ -12,17 +13,18 @@ from webhook.annotations import COPIED, INJECT
 from webhook.messages import LONGEST_VALUE, Denied, Warn
 from webhook.metadata import annotations_of, labels_of
 from webhook.patch import Edit, Path
-from webhook.plain import Plain
 from webhook.pod import Metadata
 from webhook.resolution import Place, Resolution, Worker
 from webhook.site import Site
 
 
 @final
-class Target(Plain):
+@dataclass(init=False)
+class Target:
     """A pod template that asked, and what it gets."""
 
-    FIELDS = ("place", "resolution")
+    place: Place
+    resolution: Resolution
 
     def __init__(self, place: Place, resolution: Resolution) -> None:
         self.place = place
@@ -30,94 +32,75 @@ class Target(Plain):
 
 
 @final
-class Setting(Plain):
+@dataclass(init=False)
+class Setting:
     """Where and how an object is looked at."""
 
-    FIELDS = ("namespace", "site", "offline", "stored")
+    namespace: str  # the request's: an object's own can be empty
+    site: Site
+    offline: bool  # no Pod admission follows: everything must be in the manifest
+    stored: bool  # an update of an object whose values are kept, whatever today's rules would say
 
     def __init__(self, namespace: str, site: Site, *, offline: bool = False, stored: bool = False) -> None:
-        self.namespace = namespace  # the request's: an object's own can be empty
+        self.namespace = namespace
         self.site = site
-        self.offline = offline  # no Pod admission follows: everything must be in the manifest
-        self.stored = stored  # an update of an object whose values are kept, whatever today's rules would say
+        self.offline = offline
+        self.stored = stored
 
 
 Targets = Sequence[Target]
 Findings = Iterable[Edit | Warn]
 
 
-def _no_findings(_obj: Any, _targets: Targets, _setting: Setting) -> Findings:
-    return ()
+V = TypeVar("V")
 
 
-def _unchanged(_obj: Any, targets: Targets, _setting: Setting) -> Targets:
-    return targets
+class Kind(Generic[V]):
+    """One kind of workload, for objects that its view `V` reads. What it does not say, it has from here."""
 
+    group: str
+    kind: str
+    plural: str
+    view: type[V]
+    versions: tuple[str, ...] = ("v1",)
+    patched: bool = True
+    """False: only checked at admission, where its Pods are injected."""
+    reapply: str = ""
+    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type. Else empty."""
+    hints: tuple[Path, ...] = ()
+    """Places outside the templates whose value also says which form of a type is meant."""
 
-def _never(_obj: Any) -> str | None:
-    return None
+    @property
+    def name(self) -> str:
+        """The kind, for metrics and messages."""
+        return self.kind.lower()
 
+    def templates(self, obj: V) -> Iterable[Place]:
+        """Its pod templates, in order."""
+        raise NotImplementedError
 
-def _no_defaults(_obj: Any) -> Iterable[Edit]:
-    return ()
+    def skipped(self, _obj: V) -> str | None:
+        """The reason code why the object is left alone as a whole, or None."""
+        return None
 
+    def resolve_group(self, _obj: V, targets: Targets, _context: Setting) -> Targets:
+        """The targets with what only the whole object knows (slices, worker names); may deny."""
+        return targets
 
-def _as_it_is(obj: Any) -> Any:
-    return obj
+    def object_edits(self, _obj: V, _targets: Targets, _context: Setting) -> Findings:
+        """Edits and warnings outside the templates."""
+        return ()
 
+    def stripped(self, obj: V) -> V:
+        """The object without what injection writes, for kinds whose templates can change."""
+        return obj
 
-@final
-class Workload(Plain):
-    """One kind. `places`, `facts`, `findings` and `skipped` get the object's view.
+    def defaults(self, _obj: V) -> Iterable[Edit]:
+        """What the kind's own webhook fills in on CREATE alone, where it is missing.
 
-    * `places`: its pod templates, in order.
-    * `skipped`: the reason code why the object is left alone as a whole, or None.
-    * `facts`: the targets with what only the whole object knows (slices, worker names); may deny.
-    * `findings`: edits and warnings outside the templates.
-    * `unfilled`: the object without what injection writes, for kinds whose templates can change.
-    * `defaults`: what the kind's own webhook fills in on CREATE alone, where it is missing; on UPDATE of an immutable
-      kind the stored values are put back, since a second apply loses them with its lists.
-    * `hints`: places outside the templates whose value also says which form of a type is meant.
-    """
-
-    FIELDS = (
-        *("group", "kind", "plural", "view", "places", "skipped", "facts", "findings"),
-        *("versions", "patched", "reapply", "unfilled", "hints", "defaults"),
-    )
-
-    def __init__(
-        self,
-        group: str,
-        kind: str,
-        plural: str,
-        view: type[Any],
-        places: Callable[[Any], Iterable[Place]],
-        *,
-        skipped: Callable[[Any], str | None] = _never,
-        facts: Callable[[Any, Targets, Setting], Targets] = _unchanged,
-        findings: Callable[[Any, Targets, Setting], Findings] = _no_findings,
-        versions: tuple[str, ...] = ("v1",),
-        patched: bool = True,
-        reapply: str = "",
-        unfilled: Callable[[Any], Any] = _as_it_is,
-        hints: tuple[Path, ...] = (),
-        defaults: Callable[[Any], Iterable[Edit]] = _no_defaults,
-    ) -> None:
-        self.group = group
-        self.kind = kind
-        self.plural = plural
-        self.view = view
-        self.places = places
-        self.skipped = skipped
-        self.facts = facts
-        self.findings = findings
-        self.versions = versions
-        self.patched = patched  # False: only checked at admission, its Pods are injected
-        self.reapply = reapply  # on UPDATE: "immutable" templates keep their stored values, "mutable" follow the type
-        self.unfilled = unfilled
-        self.hints = hints
-        self.defaults = defaults
-        self.name = kind.lower()  # for metrics and messages
+        On UPDATE of an immutable kind the stored values are put back, since a second apply loses them with its lists.
+        """
+        return ()
 
 
 def apart(metadata: Metadata | None) -> Metadata:
@@ -135,8 +118,8 @@ def check_reach(metadata: Metadata | None, template: Path | None) -> None:
             raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
 
 
-def unindexed(_obj: Any, targets: Targets, _setting: Setting) -> Targets:
-    """`facts` of kinds whose Pods have no index that a field can refer to."""
+def unindexed(targets: Targets) -> Targets:
+    """The targets of a kind whose Pods have no index that a field can refer to."""
     nobody = Worker(subdomain=None, indexed=False)
     return [Target(t.place, slices.with_worker(t.place, t.resolution, nobody)) for t in targets]
 

@@ -41,6 +41,6 @@ class RayService(View, frozen=True, gc=False):
     spec: RayServiceSpec | None = None
 
 
-Kind = RayCluster | RayJob | RayService
+AnyRay = RayCluster | RayJob | RayService
 NO_HEAD = HeadGroup()
 NO_CLUSTER = RayClusterSpec()
