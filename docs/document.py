@@ -19,7 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from webhook import config, entry, manifest, site, terminal
+from webhook import config, diff, entry, manifest, site
 
 DOCS = Path(__file__).parent
 ENTRIES = (entry.Devices, entry.Model, entry.Instance, entry.Ambiguous, entry.Tpu)
@@ -144,8 +144,8 @@ def injected(block: str) -> str:
     (result,) = manifest.results(written, config.load(), "team-a", "workloads.md")
     for name, denied in result.denied:
         raise Undocumented(f"{name}: {denied.message}")
-    lines = terminal.diff(written, result.after, "", lines=len(written))[3:]
-    return "".join(f"{line}\n" for line in lines)
+    lines = list(diff.unified("", written, result.splices, context=len(written)))[3:]
+    return "".join(lines)
 
 
 # Both

@@ -159,13 +159,15 @@ def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
 
 
 def test_letters_that_the_locale_lacks() -> None:
-    """The result is UTF-8 wherever it goes; what is only shown is spelled out."""
+    """The result is UTF-8 wherever it goes, a diff too; what is only shown is spelled out."""
     text = POD.replace("jax-devices", '"é"')
-    shown = accel("inject", "-f", "-", "-o", "diff", stdin=text, PYTHONIOENCODING="ascii")
+    changed = accel("inject", "-f", "-", "-o", "diff", stdin=text, PYTHONIOENCODING="ascii")
+    shown = accel("inject", "-f", "-", stdin=text.replace("tpu-v4-8", "tpu-v4-16"), PYTHONIOENCODING="ascii")
 
     assert '"é"' in accel("inject", "-f", "-", stdin=text, PYTHONIOENCODING="ascii").out
-    assert (0, "") == (shown.code, shown.err)
-    assert r'name: "\xe9"' in shown.out
+    assert (0, "") == (changed.code, changed.err)
+    assert 'name: "é"' in changed.out
+    assert r"Pod/\xe9: accel.io" in shown.err
 
 
 def test_nothing_in_the_input_gets_a_warning() -> None:

@@ -16,7 +16,7 @@ from tests.yaml_text import Writer, operations, value
 from webhook import config, manifest, node
 from webhook.manifest import BadManifest, injected, results
 from webhook.messages import Denied
-from webhook.rewrite import rewrite
+from webhook.rewrite import rewrite, spliced
 from webhook.site import Site
 
 SITE = config.load()
@@ -306,7 +306,7 @@ def test_aliases_of_aliases_end_in_an_error() -> None:
     rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     rows += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
 
-    with pytest.raises(BadManifest, match="more than 1,000,000 values, aliases included"):
+    with pytest.raises(BadManifest, match="more than 4,000,000 keys and values, aliases included"):
         injected("\n".join(rows), SITE)
 
 
@@ -356,15 +356,17 @@ def test_additions_to_any_layout_keep_every_comment(random: random.Random, numbe
     """Whatever the style: the result means what the operations say, and no comment is lost."""
     root, writer = value(random), Writer(random)
     text = writer.text(root)
-    document = node.documents(text)[0]
+    document = next(node.documents(text))
     assert root == node.plain(document.root)
     added = operations(random, root, number)
     want: Any = jsonpatch.apply_patch(root, added)
 
-    now, kept = rewrite(document, added)
+    rewritten = rewrite(document, added)
+    now = rewritten.text
 
     assert [want] == [node.plain(d.root) for d in node.documents(now)]
-    if kept:
+    assert now == spliced(text, rewritten.splices)
+    if rewritten.kept:
         assert all(comment in now for comment in writer.comments)
         assert ("\r\n" in text) != bool(re.search(r"(?<!\r)\n", now))
 
@@ -392,6 +394,6 @@ def test_a_slip_of_the_finger_never_breaks_more(where: int, letter: str, insert:
         now = injected(text, SITE)[0]
     except (BadManifest, Denied):
         return
-    before, after = (node.plain(node.documents(t)[0].root) for t in (text, now))
+    before, after = (node.plain(next(node.documents(t)).root) for t in (text, now))
     if isinstance(before, dict):
         assert all(after[key] == value for key, value in before.items() if key not in ("metadata", "spec"))

@@ -13,6 +13,7 @@ import sys
 import time
 from base64 import b64decode
 from collections.abc import Sequence
+from http import HTTPStatus
 from importlib import resources
 from typing import Any
 
@@ -21,8 +22,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from webhook import manifest, terminal
-from webhook.manifest import Subject
+from webhook import diff, manifest, terminal
+from webhook.manifest import BadManifest, Subject
 from webhook.node import Document
 from webhook.rewrite import rewrite
 from webhook.server.log import configure
@@ -64,7 +65,11 @@ class ApiServer:
         body = json.dumps(_review(value, self._sent))
         begin = time.perf_counter()
         self._connection.request("POST", "/mutate?timeout=5s", body, {"Content-Type": "application/json"})
-        answer = self._connection.getresponse().read()
+        reply = self._connection.getresponse()
+        answer = reply.read()
+        if reply.status != HTTPStatus.OK:
+            said = answer[:200].decode(errors="replace").strip()
+            raise BadManifest(f"the webhook does not read a review of {len(body):,} bytes: {reply.status} {said}")
         return Asked(json.loads(answer)["response"], (time.perf_counter() - begin) * 1000)
 
     def close(self) -> None:
@@ -80,7 +85,7 @@ def _review(value: dict[str, Any], number: int) -> dict[str, Any]:
         "kind": kind,
         "requestKind": kind,
         "resource": {"group": group, "version": version, "resource": workload.plural if workload else ""},
-        "name": value.get("metadata", {}).get("name", ""),
+        "name": _name(value),
         "namespace": "team-a",
         "operation": "CREATE",
         "userInfo": {"username": "demo"},
@@ -89,6 +94,12 @@ def _review(value: dict[str, Any], number: int) -> dict[str, Any]:
         "dryRun": False,
     }
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def _name(value: dict[str, Any]) -> str:
+    metadata = value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def run(files: Sequence[tuple[str, str]]) -> int:
@@ -130,7 +141,7 @@ def _variations(server: ApiServer) -> None:
     """The first example, asking for more than one host, and for what does not exist."""
     _, text = _examples()[0]
     for type_name in ("tpu-v4-16", "tpu-v4-17"):
-        _, document = manifest.documents(text.replace("tpu-v4-8", type_name), "pod.yaml")[0]
+        _, document = next(manifest.documents(text.replace("tpu-v4-8", type_name), "pod.yaml"))
         subject = manifest.subjects(document)[0]
         answer = server.create(subject.value)
         _heading(f"The same Pod, asking for {type_name}", answer)
@@ -140,10 +151,10 @@ def _variations(server: ApiServer) -> None:
 def _show(name: str, subject: Subject, document: Document, answer: Asked) -> None:
     _heading(f"{name}: {subject.name}", answer)
     operations = json.loads(b64decode(answer.response.get("patch", "W10=")))
-    after, _ = rewrite(document, operations)
-    lines = terminal.diff(document.text, after, name, lines=len(after.splitlines()))
-    body = [line for line in lines if not line.startswith(("--- ", "+++ ", "@@"))] or after.splitlines()
-    terminal.out().print(terminal.coloured(body, margin="  "), end="", soft_wrap=True)
+    rewritten = rewrite(document, operations)
+    lines = list(diff.unified(name, document.text, rewritten.splices, context=len(document.text)))[3:]
+    unchanged = (f"{line}\n" for line in document.text.removesuffix("\n").split("\n"))
+    terminal.out().print(terminal.coloured(lines or unchanged, margin="  "), end="", soft_wrap=True)
     _said(answer.response, subject)
 
 
@@ -184,7 +195,7 @@ def _heading(text: str, answer: Asked) -> None:
 def _timing(server: ApiServer, value: dict[str, Any]) -> None:
     """How long an answer takes: one object again and again."""
     took = statistics.median(server.create(value).milliseconds for _ in range(AGAIN))
-    name = f"{value['kind']} {value.get('metadata', {}).get('name', '')}".strip()
+    name = f"{value['kind']} {_name(value)}".strip()
     terminal.out().print(f"{AGAIN} more reviews of {name} over the same connection: {took:.2f} ms each (median).")
 
 

@@ -1,10 +1,12 @@
 """`accel inject`: files in, injected files out; warnings and denials to stderr. The work is `manifest`'s."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from textwrap import indent
 
-from webhook import manifest, terminal
+from webhook import diff, manifest, terminal
+from webhook.layout import JSON
 from webhook.manifest import Result
+from webhook.rewrite import Splice
 from webhook.site import Site
 
 Files = list[tuple[str, list[Result]]]
@@ -18,7 +20,7 @@ def run(files: Sequence[tuple[str, str]], site: Site, namespace: str, output: st
         _tell(name, results, several)
     if any(result.denied for _, results in found for result in results):
         return 1
-    if not any(result.value is not None for _, results in found for result in results):
+    if all(result.empty for _, results in found for result in results):
         terminal.say("warning", "yellow", f"no object in {', '.join(name for name, _ in found)}")
     _print(found, output)
     return 0
@@ -39,11 +41,30 @@ def _where(place: str, subject: str) -> str:
 
 def _print(found: Files, output: str) -> None:
     if output == "json":
-        values = [r.value for _, results in found for r in results if r.value is not None]
-        terminal.write(json.dumps(values[0] if len(values) == 1 else values, indent=2, ensure_ascii=False) + "\n")
+        terminal.write("".join(_json([r for _, results in found for r in results if not r.empty])))
     elif output == "diff":
         for name, results in found:
-            before, after = ("".join(getattr(r, side) for r in results) for side in ("before", "after"))
-            terminal.out().print(terminal.coloured(terminal.diff(before, after, name)), end="", soft_wrap=True)
+            terminal.diff(diff.unified(name, *_together(results)))
     else:
         terminal.write(manifest.joined(["".join(r.after for r in results) for _, results in found]))
+
+
+def _json(results: Sequence[Result]) -> Iterator[str]:
+    """One object, or a list of them; never all at once as values, which are larger than their text."""
+    if len(results) == 1:
+        yield JSON.pretty(results[0].value) + "\n"
+        return
+    for index, result in enumerate(results):
+        yield "[\n" if not index else ",\n"
+        yield indent(JSON.pretty(result.value), "  ")
+    yield "\n]\n" if results else "[]\n"
+
+
+def _together(results: Sequence[Result]) -> tuple[str, list[Splice]]:
+    """The text of all documents, and what changes in it."""
+    splices: list[Splice] = []
+    at = 0
+    for result in results:
+        splices += [Splice(at + s.start, at + s.end, s.text) for s in result.splices]
+        at += len(result.before)
+    return "".join(result.before for result in results), splices

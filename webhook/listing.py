@@ -1,7 +1,6 @@
 """`accel catalogue` and `accel explain TYPE`: types as a table, a page, JSON or YAML."""
 
 import difflib
-import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,7 +14,7 @@ from rich.text import Text
 from webhook import facts, terminal
 from webhook.accelerator import Accelerator
 from webhook.catalogue import Catalogue, spelling
-from webhook.layout import Layout
+from webhook.layout import JSON, Layout
 from webhook.site import Site
 
 
@@ -36,7 +35,7 @@ def show(value: Any, output: str) -> None:
     """A value of ours as JSON or YAML."""
     value = msgspec.json.decode(msgspec.json.encode(value))
     if output == "json":
-        terminal.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        terminal.write(JSON.pretty(value) + "\n")
     else:
         terminal.write("\n".join(Layout().lines(value)) + "\n")
 

@@ -16,13 +16,13 @@ from webhook.kinds.workload import Kind, Setting
 from webhook.messages import Denied, Warn
 from webhook.node import BadYaml, Document, Node
 from webhook.patch import pointer, render
-from webhook.rewrite import Change, rewrite
+from webhook.rewrite import Change, Splice, rewrite, spliced
 from webhook.site import Site
 from webhook.workloads import WORKLOADS
 
 BOM = "\ufeff"
-_MARKED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*---")
-"""A file whose first document has its marker, perhaps after comments."""
+_HEAD = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\r?+\n)*+(?:(?P<marker>---(?:[ \t\r\n]|\Z))|(?P<directive>%))?+")
+"""Blank lines and comments, and then the first document's marker, or a directive (`%YAML 1.1`)."""
 
 LAYOUT_LOST = "accel.io: cannot be edited in place: written anew, without its comments"
 
@@ -48,10 +48,21 @@ class Result(msgspec.Struct, frozen=True):
 
     number: int  # from 1
     before: str
-    after: str
-    value: Any  # `after` as JSON values; None where the document is empty
+    splices: tuple[Splice, ...] = ()
+    """What was put in place of what in `before`."""
+    empty: bool = False
     warnings: tuple[tuple[str, str], ...] = ()  # (Pod/trainer, text)
     denied: tuple[tuple[str, Denied], ...] = ()
+
+    @property
+    def after(self) -> str:
+        """The document's text after injection."""
+        return spliced(self.before, self.splices)
+
+    @property
+    def value(self) -> Any:
+        """The same as JSON values, read anew; None where the document is empty."""
+        return node.plain(next(node.documents(self.after.removeprefix(BOM))).root)
 
 
 def injected(text: str, site: Site, namespace: str = "", filename: str = "-") -> tuple[str, tuple[str, ...]]:
@@ -68,18 +79,18 @@ def results(text: str, site: Site, namespace: str = "", filename: str = "-") -> 
 
     What stands in `after` of all of them, one behind the other, is the whole file.
     """
-    mark = BOM if text.startswith(BOM) else ""
     found = [_result(n, d, site, namespace, text, filename) for n, d in documents(text, filename)]
-    if found and mark:
+    if text.startswith(BOM):
         first = found[0]
-        found[0] = msgspec.structs.replace(first, before=mark + first.before, after=mark + first.after)
+        splices = tuple(Splice(s.start + 1, s.end + 1, s.text) for s in first.splices)
+        found[0] = msgspec.structs.replace(first, before=BOM + first.before, splices=splices)
     return found
 
 
-def documents(text: str, filename: str) -> list[tuple[int, Document]]:
-    """The documents of a file, numbered from 1. Raises `BadManifest`."""
+def documents(text: str, filename: str) -> Iterator[tuple[int, Document]]:
+    """The documents of a file, numbered from 1, each made when it is asked for. Raises `BadManifest`."""
     try:
-        return list(enumerate(node.documents(text.removeprefix(BOM)), 1))
+        yield from enumerate(node.documents(text.removeprefix(BOM)), 1)
     except BadYaml as error:
         raise _bad(text, error, filename) from None
 
@@ -149,14 +160,13 @@ def _result(number: int, document: Document, site: Site, namespace: str, text: s
             continue
         operations += operations_of
         warnings += [(subject.name, warning) for warning in dict.fromkeys(w.text() for w in injection.warnings)]
-    value = node.plain(document.root)
-    if value is not None and not _is_object(value):
+    rewritten = rewrite(document, operations)
+    if rewritten.value is not None and not _is_object(rewritten.value):
         warnings.append(("", NO_OBJECT))
-    after, kept = rewrite(document, operations)
-    if not kept:
+    if not rewritten.kept:
         warnings.append(("", LAYOUT_LOST))
-    value = node.plain(node.documents(after)[0].root) if operations else value
-    return Result(number, document.text, after, value, tuple(warnings), tuple(denied))
+    empty = rewritten.value is None
+    return Result(number, document.text, rewritten.splices, empty, tuple(warnings), tuple(denied))
 
 
 def _is_object(value: Any) -> bool:
@@ -195,10 +205,14 @@ def _unknown(value: Any) -> tuple[Warn, ...]:
 
 def joined(files: Sequence[str]) -> str:
     """Several files as one stream."""
-    stream = ""
-    for text in files:
-        if stream and text:
-            stream += "" if stream.endswith("\n") else "\n"
-            stream += "" if _MARKED.match(text) else "---\n"
-        stream += text.removeprefix(BOM) if stream else text
-    return stream
+    parts: list[str] = []
+    for text in filter(None, files):
+        if not parts:
+            parts.append(text)
+            continue
+        text = text.removeprefix(BOM)
+        head = _HEAD.match(node.with_line_feeds(text))
+        line = "" if parts[-1].endswith("\n") else "\n"
+        separator = "" if head and head["marker"] else "...\n" if head and head["directive"] else "---\n"
+        parts += [line + separator, text]
+    return "".join(parts)

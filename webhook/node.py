@@ -1,19 +1,19 @@
 """YAML text as nodes that know where they stand in it. Pure: text in, nodes and plain values out.
 
 Values are those that kubectl reads, which are neither YAML 1.1's nor 1.2's: `1e3` is a number, `yes` is true,
-`12:30` and `2026-01-01` are text, and a number with a leading 0 is octal.
+`12:30` and `2026-01-01` are text, a number with a leading 0 is octal, and one beyond 64 bits is a float or text.
 Source: https://github.com/kubernetes-sigs/yaml/blob/742f5e6f/goyaml.v2/resolve.go
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import yaml
 
-MOST_VALUES = 1_000_000
-"""Values of one document, aliases counted as often as they are used: more is an attack or a mistake."""
+from webhook.messages import printable, quoted
+from webhook.text_limits import LEVELS, OF_MANIFEST, Expanded
 
 _WORDS: dict[str, object] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -23,14 +23,18 @@ _WORDS: dict[str, object] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-_INTEGER = re.compile(r"(?P<sign>[-+]?)(?P<base>0[xX](?=[0-9a-fA-F])|0[bB](?=[01])|0[oO]?(?=[0-7]))?(?P<digits>.+)")
-_BASES = {"0x": 16, "0b": 2, "0o": 8, "0": 8, "": 10}
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_INTEGER = re.compile(
+    r"(?P<sign>[-+]?+)(?:0[xX](?P<hex>[0-9a-fA-F]++)|0[bB](?P<bin>[01]++)|0[oO]?+(?P<oct>[0-7]++)|(?P<dec>[0-9]++))"
+)
+_BASES = {"hex": 16, "bin": 2, "oct": 8, "dec": 10}
+_FLOAT = re.compile(r"[-+]?+(?:\.[0-9]++|[0-9]++(?:\.[0-9]*+)?+)(?:[eE][-+]?+[0-9]++)?+")
 _EXACT = 2**53
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
-_DASH = re.compile(r"(?:[&!]\S*[ \t]*)*(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*-")
+_DASH = re.compile(r"(?:[&!][^ \t\r\n]*+|[ \t\r\n]++|#[^\n]*+)*+-")
+"""The first dash of a list, behind its anchor, its tag and comments."""
+_LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 class BadYaml(Exception):
@@ -38,7 +42,7 @@ class BadYaml(Exception):
 
     def __init__(self, where: int, problem: str) -> None:
         self.where = where
-        super().__init__(problem)
+        super().__init__(printable(problem))
 
 
 class Node(msgspec.Struct, frozen=True, eq=False):
@@ -53,7 +57,6 @@ class Node(msgspec.Struct, frozen=True, eq=False):
     names: tuple[str, ...] = ()  # of a mapping, as JSON has them
     keys: tuple["Node", ...] = ()
     items: tuple["Node", ...] = ()  # values of a mapping, items of a sequence
-    size: int = 1
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -64,87 +67,152 @@ class Document(msgspec.Struct, frozen=True):
     root: Node  # with indexes into `text`
 
 
-def documents(stream: str) -> list[Document]:
-    """Every document of a stream, empty ones too; raises `BadYaml`."""
+def with_line_feeds(text: str) -> str:
+    r"""The same text, as long as before, with `\n` for every line break that YAML has besides `\r\n`.
+
+    They are a lone `\r`, U+0085, U+2028 and U+2029, to kubectl too.
+    Source: https://yaml.org/spec/1.1/#id871136
+    """
+    for separator in "\x85\u2028\u2029":
+        text = text.replace(separator, "\n")
+    return _LONE_RETURN.sub("\n", text)
+
+
+def documents(stream: str, limits: Expanded = OF_MANIFEST) -> Iterator[Document]:
+    """Every document of a stream, empty ones too, each made when it is asked for; raises `BadYaml`."""
     try:
-        starts = [_start(e) for e in _events(stream) if isinstance(e, yaml.DocumentStartEvent)]
-        bounds = zip([0, *starts[1:]], [*starts[1:], len(stream)], strict=True)
-        return [Document(stream[a:b], a, _Composer(stream[a:b], a).root()) for a, b in bounds]
+        yield from _Composer(stream, limits).documents()
     except yaml.MarkedYAMLError as error:
         raise _marked(stream, error) from None
     except yaml.reader.ReaderError as error:
-        raise BadYaml(
-            min(error.position, len(stream)), f"a character that YAML does not allow: {error.reason}"
-        ) from None
-    except RecursionError:
-        raise BadYaml(0, "nested too deeply") from None
-
-
-def _events(text: str) -> Iterator[Any]:
-    return iter(yaml.parse(text, Loader=yaml.CSafeLoader))
-
-
-def _start(event: Any) -> int:
-    index: int = event.start_mark.index
-    return index
-
-
-def _end(event: Any) -> int:
-    index: int = event.end_mark.index
-    return index
+        # libyaml counts bytes here, and characters everywhere else.
+        where = len(stream.encode()[: error.position].decode(errors="ignore"))
+        raise BadYaml(where, f"a character that YAML does not allow: {error.reason}") from None
+    except UnicodeEncodeError as error:
+        raise BadYaml(error.start, "half a character (a surrogate)") from None
 
 
 def _marked(text: str, error: yaml.MarkedYAMLError) -> BadYaml:
     mark = error.problem_mark or error.context_mark
     where = min(mark.index, len(text)) if mark else 0
     problem = error.problem or str(error).replace("\n", " ")
+    if "nesting" in problem:  # libyaml has a limit of its own, which a line of brackets meets before ours
+        return _too_deep(where)
     if text[where : where + 1] == "\t":
         return BadYaml(where, "a tab; YAML indents with blanks")
-    if "{{" in text[text.rfind("\n", 0, where) + 1 :].partition("\n")[0]:
+    if "{{" in text[text.rfind("\n", 0, where) + 1 : where] + text[where:].partition("\n")[0]:
         return BadYaml(where, "a template, not a manifest: render it first, with helm template or the like")
     if error.context and error.context not in problem:
         problem = f"{problem} ({error.context})"
     return BadYaml(where, problem)
 
 
+def _too_deep(where: int) -> BadYaml:
+    return BadYaml(where, f"nested too deeply: more than {LEVELS} levels")
+
+
+class _Anchored(NamedTuple):
+    """What an anchor stands for, and how much of it there is."""
+
+    node: Node
+    values: int
+    characters: int
+    levels: int
+
+
 class _Composer:
-    """Makes nodes of one document's events. `base`: where its text begins in the stream, for errors."""
+    """Makes nodes of a stream's events; their indexes begin with their document."""
 
-    def __init__(self, text: str, base: int) -> None:
-        self._text = text
+    def __init__(self, stream: str, limits: Expanded) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._lines = with_line_feeds(stream)
+        self._events: Iterator[Any] = iter(yaml.parse(stream, Loader=yaml.CSafeLoader))
+        self._begin()
+
+    def _begin(self, base: int = 0) -> None:
+        """A new document, whose text begins at `base`."""
         self._base = base
-        self._events = _events(text)
-        self._anchors: dict[str, Node] = {}
+        self._anchors: dict[str, _Anchored] = {}
+        self._values = 0
+        self._characters = 0
+        self._level = 0
+        self._deepest = 0  # of the levels since the last anchor began
 
-    def root(self) -> Node:
+    def documents(self) -> Iterator[Document]:
+        root: Node | None = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
-                return self._node(next(self._events))
-        return Node("scalar", len(self._text), len(self._text), 0)
+                if root is not None:
+                    start = self._base + self._start(event)
+                    yield Document(self._stream[self._base : start], self._base, root)
+                    self._begin(start)
+                root = self._node(next(self._events))
+        text = self._stream[self._base :]
+        yield Document(text, self._base, root or Node("scalar", len(text), len(text), 0))
+
+    def _start(self, event: Any) -> int:
+        index: int = event.start_mark.index - self._base
+        return index
+
+    def _end(self, event: Any) -> int:
+        index: int = event.end_mark.index - self._base
+        return index
+
+    def _bad(self, event: Any, problem: str) -> BadYaml:
+        return BadYaml(event.start_mark.index, problem)
 
     def _node(self, event: Any) -> Node:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
+        return self._anchored(event) if event.anchor else self._made(event)
+
+    def _made(self, event: Any) -> Node:
         if isinstance(event, yaml.ScalarEvent):
-            node = self._scalar(event)
-        elif isinstance(event, yaml.MappingStartEvent):
-            node = self._mapping(event)
-        else:
-            node = self._sequence(event)
-        if event.anchor:
-            # Known only now: an alias inside its own anchor would be a value without end.
-            self._anchors[event.anchor] = node
+            self._count(event, 1, len(event.value))
+            return self._scalar(event)
+        self._count(event, 1, 0)
+        self._level += 1
+        self._descend(event, self._level)
+        node = self._mapping(event) if isinstance(event, yaml.MappingStartEvent) else self._sequence(event)
+        self._level -= 1
+        return node
+
+    def _anchored(self, event: Any) -> Node:
+        values, characters, deepest = self._values, self._characters, self._deepest
+        self._deepest = self._level
+        node = self._made(event)
+        # Known only now: an alias inside its own anchor would be a value without end.
+        self._anchors[event.anchor] = _Anchored(
+            node, self._values - values, self._characters - characters, self._deepest - self._level
+        )
+        self._deepest = max(deepest, self._deepest)
         return node
 
     def _alias(self, event: Any) -> Node:
-        start, end = _start(event), _end(event)
-        target = self._anchors.get(event.anchor)
-        if target is None:
-            raise BadYaml(self._base + start, f"*{event.anchor} means nothing here: no &{event.anchor} before it")
-        return Node("alias", start, end, event.start_mark.column, value=target, size=target.size)
+        found = self._anchors.get(event.anchor)
+        if found is None:
+            name = event.anchor[:64]
+            raise self._bad(event, f"*{name} means nothing here: no &{name} before it")
+        self._count(event, found.values, found.characters)
+        self._descend(event, self._level + found.levels)
+        return Node("alias", self._start(event), self._end(event), event.start_mark.column, value=found.node)
+
+    def _count(self, event: Any, values: int, characters: int) -> None:
+        self._values += values
+        self._characters += characters
+        if self._values > self._limits.values:
+            raise self._bad(event, f"more than {self._limits.values:,} keys and values, aliases included")
+        if self._characters > self._limits.characters:
+            raise self._bad(event, f"more than {self._limits.characters >> 20} MiB of text, aliases included")
+
+    def _descend(self, event: Any, level: int) -> None:
+        self._deepest = max(self._deepest, level)
+        if level > LEVELS:
+            raise _too_deep(event.start_mark.index)
 
     def _scalar(self, event: Any) -> Node:
-        start, end = _start(event), _end(event)
+        start, end = self._start(event), self._end(event)
         if event.style in ("|", ">"):
             end = self._block_end(start, end)
         value = self._resolved(event)
@@ -152,14 +220,14 @@ class _Composer:
 
     def _block_end(self, start: int, end: int) -> int:
         """A block scalar's event ends where the next token begins."""
-        header = self._text[start : self._text.find("\n", start)].split("#")[0]
-        text = self._text[start:end]
+        text = self._lines[self._base + start : self._base + end]
+        header = text.partition("\n")[0].split("#")[0]
         if "+" in header:
             return start + len(text[: text.rfind("\n") + 1].removesuffix("\n").removesuffix("\r"))
-        lines = text.split("\n")
-        if len(lines) > 1 and not lines[-1].strip():
-            lines.pop()
-        return start + len("\n".join(lines).rstrip())
+        last = text.rfind("\n")
+        if last >= 0 and not text[last:].strip(" \t\n"):
+            text = text[:last]
+        return start + len(text.rstrip(" \t\r\n"))
 
     def _resolved(self, event: Any) -> Any:
         tag = (event.tag or "").removeprefix(_TAG)
@@ -171,49 +239,43 @@ class _Composer:
         kinds = {"int": int, "float": int | float, "bool": bool, "null": type(None)}
         if tag in kinds and isinstance(value, kinds[tag]) and (tag == "bool") == isinstance(value, bool):
             return value
-        raise BadYaml(self._base + _start(event), f"not a value of the kind !!{tag}")
+        raise self._bad(event, f"not a value of the kind !!{tag[:64]}")
 
     def _mapping(self, event: Any) -> Node:
-        keys, items = [], []
+        keys: list[Node] = []
+        items: list[Node] = []
+        names: list[str] = []
         while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
             keys.append(self._node(inner))
+            names.append(self._name(keys[-1]))
             items.append(self._node(next(self._events)))
-        names = tuple(self._name(key) for key in keys)
         first = keys[0] if keys and not event.flow_style else None
         return Node(
             "mapping",
-            first.start if first else _start(event),
-            max(items[-1].end, keys[-1].end) if first else _end(inner),
+            first.start if first else self._start(event),
+            max(items[-1].end, keys[-1].end) if first else self._end(inner),
             first.column if first else event.start_mark.column,
             bool(event.flow_style),
-            names=names,
+            names=tuple(names),
             keys=tuple(keys),
             items=tuple(items),
-            size=self._size(event, items),
         )
 
     def _sequence(self, event: Any) -> Node:
-        items = []
+        items: list[Node] = []
         while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
             items.append(self._node(inner))
-        start = _start(event)
-        dash = None if event.flow_style else _DASH.match(self._text, start)
+        start: int = event.start_mark.index
+        dash = None if event.flow_style else _DASH.match(self._lines, start)
         start = dash.end() - 1 if dash else start
         return Node(
             "sequence",
-            start,
-            items[-1].end if dash and items else _end(inner),
-            start - (self._text.rfind("\n", 0, start) + 1),
+            start - self._base,
+            items[-1].end if dash and items else self._end(inner),
+            start - (self._lines.rfind("\n", 0, start) + 1),
             bool(event.flow_style),
             items=tuple(items),
-            size=self._size(event, items),
         )
-
-    def _size(self, event: Any, items: Sequence[Node]) -> int:
-        size = 1 + sum(item.size for item in items)
-        if size > MOST_VALUES:
-            raise BadYaml(self._base + _start(event), f"more than {MOST_VALUES:,} values, aliases included")
-        return size
 
     def _name(self, key: Node) -> str:
         """A key as JSON has it."""
@@ -222,10 +284,9 @@ class _Composer:
             return value
         if isinstance(value, bool | int | float) and key.kind == "scalar":
             return str(value).lower()
-        what = (
-            "a template, not a manifest" if "{{" in self._text[key.start - 1 : key.end] else "a key that is not a word"
-        )
-        raise BadYaml(self._base + key.start, what)
+        start, end = self._base + key.start, self._base + key.end
+        templated = "{{" in self._stream[max(start - 1, 0) : end]
+        raise BadYaml(start, "a template, not a manifest" if templated else "a key that is not a word")
 
 
 def resolve(text: str) -> Any:
@@ -235,17 +296,26 @@ def resolve(text: str) -> Any:
     if text[0] not in "+-.0123456789" or (text[0] == "." and not text[1:2].isdigit()):
         return text
     plain = text.replace("_", "")
-    integer = _INTEGER.fullmatch(plain)
-    if integer:
-        try:
-            return int(integer["sign"] + integer["digits"], _BASES[(integer["base"] or "").lower()])
-        except ValueError:
-            pass
+    integer = _integer(plain)
+    if integer is not None:
+        return integer
     if _FLOAT.fullmatch(plain):
         number = float(plain)
         if abs(number) != float("inf"):
             return int(number) if number.is_integer() and abs(number) < _EXACT else number
     return text
+
+
+def _integer(text: str) -> int | None:
+    """A number of at most 64 bits; kubectl reads a longer one as a float, or as text."""
+    match = _INTEGER.fullmatch(text)
+    if match is None or match.lastgroup is None:
+        return None
+    digits = match[match.lastgroup].lstrip("0") or "0"
+    if len(digits) > 64:
+        return None
+    number = int(match["sign"] + digits, _BASES[match.lastgroup])
+    return number if -(2**63) <= number < 2**64 else None
 
 
 def plain(node: Node) -> Any:
@@ -280,7 +350,7 @@ def check_keys(node: Node) -> None:
     seen: set[str] = set()
     for name, key in zip(node.names, node.keys, strict=True):
         if name in seen:
-            raise BadYaml(key.start, f'the key "{name}" is given twice')
+            raise BadYaml(key.start, f"the key {quoted(name)} is given twice")
         seen.add(name)
     for item in node.items:
         check_keys(item)
@@ -313,6 +383,6 @@ def merge(item: Node) -> dict[str, Any]:
 
 
 def position(stream: str, where: int) -> tuple[int, int]:
-    """Line and column, both from 1."""
-    before = stream[:where]
+    """Line and column, both from 1, by the line breaks that YAML has."""
+    before = with_line_feeds(stream[:where])
     return before.count("\n") + 1, where - (before.rfind("\n") + 1) + 1

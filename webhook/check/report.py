@@ -1,6 +1,5 @@
 """Findings as a page for people and as JSON for programs. Pure."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 
@@ -10,6 +9,7 @@ from rich.text import Text
 from webhook.check.checks import Judged
 from webhook.check.facts import Facts
 from webhook.check.finding import Finding, Status
+from webhook.layout import JSON
 
 STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 WORST: tuple[Status, ...] = ("failed", "warning", "skipped", "ok")
@@ -63,4 +63,4 @@ def as_json(judged: Judged, facts: Facts) -> str:
             for name, f in judged
         ],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return JSON.pretty(document) + "\n"
