@@ -102,13 +102,13 @@ ERRORS = {
     "sharedMemory: much": 'site.yaml: $.sharedMemory: found "much"; valid: true, false, or a size such as 64Gi',
     "detect: [cpu]": 'site.yaml: $.detect: "cpu" is not a device resource, such as nvidia.com/gpu',
     "detect: [a/b/c]": 'site.yaml: $.detect: "a/b/c" is not a key, such as example.com/name',
-    "platform: gke\nplatform: eks": 'site.yaml: line 2, column 1: key "platform" is given twice',
-    "tpu: {environment: full, environment: full}": 'site.yaml: line 1, column 26: key "environment" is given twice',
-    "? [a]\n: b": "site.yaml: line 1, column 3: found unhashable key",
-    "platform: [": "site.yaml: line 2, column 1: did not find expected node content",
-    "a: 1\n---\nb: 2": "site.yaml: line 2, column 1: but found another document",
-    "platform: !!python/name:os.system x": "site.yaml: line 1, column 11: could not determine a constructor for the "
-    "tag 'tag:yaml.org,2002:python/name:os.system'",
+    "platform: gke\nplatform: eks": 'site.yaml: line 2, column 1: the key "platform" is given twice',
+    "tpu: {environment: full, environment: full}": 'site.yaml: line 1, column 26: the key "environment" is given twice',
+    "? [a]\n: b": "site.yaml: line 1, column 3: a key that is not a word",
+    "platform: [": "site.yaml: line 1, column 12: did not find expected node content (while parsing a flow node)",
+    "a: 1\n---\nb: 2": "site.yaml: line 2, column 1: expected a single YAML document",
+    "platform: !!python/name:os.system x": "site.yaml: line 1, column 11: not a value of the kind "
+    "!!python/name:os.system",
     'platform: "g\\nk\\u001b"': 'site.yaml: $.platform: found "g?k?"; valid: aks, eks, gfd, gke, none',
     "schedulers: {allowed: volcano}": 'site.yaml: $.schedulers.allowed: found "volcano"; valid: a list',
     "schedulers: {defaults: [{scheduler: kai}]}": 'site.yaml: $.schedulers.defaults: scheduler "kai" is not allowed; '
@@ -117,7 +117,6 @@ ERRORS = {
     'queue "q" needs a scheduler that has queues, not default-scheduler',
     "placements: {a/b: {}}": 'site.yaml: $.placements: "a/b" is not a name: lower-case letters, digits, "-" and ".", '
     "at most 50",
-    "placements: {1: {}}": "site.yaml: $.placements: every key is text, between quotes if need be",
     "placements: {a: {}, spot: {nodeSelector: {x y: z}}}": "site.yaml: $.placements.spot.nodeSelector: "
     '"x y" is not a key, such as example.com/name',
     "placements: {spot: {nodeSelector: {pool: a/b}}}": 'site.yaml: $.placements.spot.nodeSelector: pool: "a/b" is not '

@@ -3,6 +3,7 @@
 from importlib import resources
 from pathlib import Path
 
+from webhook import text_limits
 from webhook.document import BadConfig
 from webhook.site import Site
 
@@ -19,7 +20,8 @@ def load(path: str | Path | None = None) -> Site:
     if path is None:
         return Site.parse(b"", "defaults", builtin())
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(text_limits.CONFIG + 1)
     except OSError as error:
         raise BadConfig(f"{path}: {error.strerror or error}") from None
     return Site.parse(data, str(path), builtin())

@@ -6,60 +6,61 @@ This module reads no files: bytes in, value out.
 
 import difflib
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
-from webhook.messages import quoted
+from webhook import node, text_limits
+from webhook.messages import LONGEST_VALUE, printable, quoted
+from webhook.node import BadYaml
 
 T = TypeVar("T")
 
 Path = tuple[str | int, ...]
 
-_AT = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>.*)`$")
-_STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>\d+)\]|(?P<any>\[\.\.\.\])")
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`$", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<field>.*)`$")
-_EXPECTED = re.compile(r"Expected `(?P<type>[^`]*)`")
-_OWN = re.compile(r"(?P<field>[a-z][A-Za-z]*): (?P<rest>.*)", re.DOTALL)
+LONGEST = 1000
+"""Characters of an error."""
+
+_STEP = re.compile(r"\.(?P<field>[^.\[]++)|\[(?P<index>[0-9]++)\]|(?P<any>\[\.\.\.\])")
+_EXPECTED = re.compile(r"Expected `(?P<type>[^`]*+)`")
+_OWN = re.compile(r"(?P<field>[a-z][A-Za-z]*+): (?P<rest>.*+)", re.DOTALL)
+_UNKNOWN, _MISSING = "Object contains unknown field `", "Object missing required field `"
 _WORDS = {"object": "a mapping", "array": "a list", "str": "text", "int": "a whole number", "bool": "true or false"}
 
 
 class BadConfig(Exception):
     """A file that an admin wrote cannot be used; the text is one line, meant for that admin."""
 
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as people expect it: a key given twice is an error, and a date stays the text it was."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 (the parent's own way to declare it)
-        first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
-                continue
-            if not isinstance(key, yaml.ScalarNode):
-                continue  # refused below, with its place
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f'key "{key.value}" is given twice', problem_mark=key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text if len(text) <= LONGEST else text[:LONGEST] + "…"))
 
 
 def decode(data: bytes, filename: str, form: type[T]) -> T:
     """The document as `form`; an empty document is an empty mapping. Raises `BadConfig`."""
+    if len(data) > text_limits.CONFIG:
+        raise BadConfig(f"{filename}: more than {text_limits.CONFIG >> 20} MiB, which a ConfigMap cannot hold")
     try:
-        # _Loader is a safe loader: it builds nothing but plain values.
-        raw = yaml.load(data, _Loader)  # noqa: S506
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadConfig(f"{filename}: {_where(error)}") from None
+        text = data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadConfig(f"{filename}: line {line}: not UTF-8 text") from None
+    try:
+        raw = _value(text)
+    except BadYaml as error:
+        line, column = node.position(text, error.where)
+        raise BadConfig(f"{filename}: line {line}, column {column}: {error}") from None
     return convert({} if raw is None else raw, filename, form)
+
+
+def _value(text: str) -> Any:
+    """What the one document of a file holds, in which no key is given twice."""
+    document, *more = node.documents(text, text_limits.OF_CONFIG)
+    if more:
+        raise BadYaml(more[0].start, "expected a single YAML document")
+    node.check_keys(document.root)
+    return node.plain(document.root)
 
 
 def convert(raw: object, filename: str, form: type[T]) -> T:
@@ -68,27 +69,20 @@ def convert(raw: object, filename: str, form: type[T]) -> T:
         return msgspec.convert(raw, form)
     except msgspec.ValidationError as error:
         raise BadConfig(f"{filename}: {_explain(raw, form, str(error))}") from None
-    except RecursionError:
-        raise BadConfig(f"{filename}: an alias contains itself") from None
-
-
-def _where(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).replace("\n", " ")
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)
 
 
 def _explain(raw: object, form: Any, message: str) -> str:
     """msgspec's message with the true path (it prints mapping keys as `...`), the value, and what is valid."""
-    at = _AT.search(message)
-    sentence = message[: at.start()] if at else message
-    path = _path(raw, form, at["path"] if at else "", message)
-    if at and at["key"]:
+    sentence, _, place = message.rpartition(" - at ") if " - at " in message else (message, "", "")
+    of_key = place.startswith("`key` in ")
+    path = _path(raw, form, place.removeprefix("`key` in ").strip("`"), message)
+    if of_key:
         return f"{show(path)}: {_bad_key(raw, form, path)}"
-    if unknown := _UNKNOWN.match(sentence):
-        return f"{show((*path, unknown['field']))} is not a known key; {_keys(raw, form, path, unknown['field'])}"
-    if missing := _MISSING.match(sentence):
-        return f"{show(path)} lacks the key {missing['field']}"
+    if sentence.startswith(_UNKNOWN):
+        unknown = sentence.removeprefix(_UNKNOWN).removesuffix("`")
+        return f"{show((*path, unknown))} is not a known key; {_keys(raw, form, path, unknown)}"
+    if sentence.startswith(_MISSING):
+        return f"{show(path)} lacks the key {sentence.removeprefix(_MISSING).removesuffix('`')}"
     if choices := _choices(form, raw, path):
         return f"{show(path)}: found {_found(raw, path)}; valid: {', '.join(choices)}"
     if expected := _EXPECTED.match(sentence):
@@ -100,7 +94,7 @@ def _explain(raw: object, form: Any, message: str) -> str:
 
 
 def _bad_key(raw: object, form: Any, path: Path) -> str:
-    """Which key of a mapping with free keys is wrong: not one of a few words, or not text."""
+    """Which key of a mapping is none of a few words."""
     words = [
         str(word)
         for kind in _types(form, raw, path)
@@ -108,10 +102,8 @@ def _bad_key(raw: object, form: Any, path: Path) -> str:
         for word in kind.key_type.values
     ]
     keys = _at(raw, path)
-    wrong = [key for key in keys if key not in words] if isinstance(keys, dict) and words else []
-    if wrong:
-        return f"found the key {quoted(wrong[0])}; valid: {', '.join(words)}"
-    return "every key is text, between quotes if need be"
+    wrong = next((key for key in keys if key not in words), "") if isinstance(keys, dict) else ""
+    return f"found the key {quoted(wrong)}; valid: {', '.join(words)}"
 
 
 def _in_words(types: str) -> str:
@@ -120,7 +112,11 @@ def _in_words(types: str) -> str:
 
 def show(path: Path) -> str:
     """`("placements", "spot", "tolerations", 0)` as `$.placements.spot.tolerations[0]`."""
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{_cut(step)}" for step in path)
+
+
+def _cut(key: str) -> str:
+    return key if len(key) <= LONGEST_VALUE else key[:LONGEST_VALUE] + "…"
 
 
 def _found(raw: object, path: Path) -> str:
@@ -135,7 +131,7 @@ def _found(raw: object, path: Path) -> str:
 
 
 def _path(raw: object, form: Any, text: str, message: str) -> Path:
-    """Resolve `[...]` by trying which key alone fails in the same way. Errors are rare, so this may be slow."""
+    """msgspec's path, with the keys that it writes as `[...]`."""
     path: Path = ()
     for step in _STEP.finditer(text):
         if step["field"] is not None:
@@ -148,16 +144,21 @@ def _path(raw: object, form: Any, text: str, message: str) -> Path:
 
 
 def _culprit(raw: object, form: Any, path: Path, message: str) -> Path:
+    """The first key of a mapping with which it fails in the same way, without those behind it."""
     mapping = _at(raw, path)
     if not isinstance(mapping, dict):
         return ()
-    for key in mapping:
+    keys = list(mapping)
+
+    def fails(count: int) -> bool:
         try:
-            msgspec.convert(_replaced(raw, path, {key: mapping[key]}), form)
+            msgspec.convert(_replaced(raw, path, {key: mapping[key] for key in keys[:count]}), form)
         except msgspec.ValidationError as error:
-            if str(error) == message:
-                return (str(key),)
-    return ()
+            return str(error) == message
+        return False
+
+    first = bisect_left(range(len(keys)), True, key=lambda index: fails(index + 1))
+    return (keys[first],) if first < len(keys) else ()
 
 
 def _at(raw: object, path: Path) -> object:
@@ -192,7 +193,7 @@ def _keys(raw: object, form: Any, path: Path, wrong: str) -> str:
             for field in kind.fields
         }
     )
-    near = difflib.get_close_matches(wrong, known, n=1)
+    near = difflib.get_close_matches(wrong[:LONGEST_VALUE], known, n=1)
     return f"did you mean {near[0]}?" if near else f"valid: {', '.join(known)}"
 
 
