@@ -47,25 +47,25 @@ def admit(body: bytes, site: Site) -> Answer:
     try:
         mentioned = mentions_us(body)
         request = (_created(body) if mentioned else None) or review.decode(body)
-    except TooDeep as bad:
-        return _too_deep(body, bad)
+    except TooDeep as deep:
+        return _too_deep(body, deep)
     except BadReview as bad:
         return _bad(bad)
     try:
         return _decide(request, site, mentioned)
-    except TooDeep as bad:
-        return _too_deep(body, bad)
+    except TooDeep as deep:
+        return _too_deep(body, deep)
     except BadReview as bad:
         return _bad(bad)
     except Exception:
         return _answer(request, 500, b"accel-injector: internal error", "error", detail=traceback.format_exc())
 
 
-def _too_deep(body: bytes, bad: BadReview) -> Answer:
+def _too_deep(body: bytes, deep: TooDeep) -> Answer:
     """A decision all the same, where we can tell whose request it is."""
     request = review.decode_head(body)
     if request is None:
-        return _bad(bad)
+        return _bad(deep)
     denied = limits.too_large("the object", "more levels than can be read", "some hundreds of levels, one in another")
     if request.operation == "UPDATE":
         return _allowed(request, "unchanged", reapply.refused(denied).warnings, code=denied.code)
