@@ -336,6 +336,15 @@ def test_rights(mode: str) -> None:
     }
 
 
+def test_keys_of_a_given_secret() -> None:
+    """Only the pair that is served with is mounted, and only the CA of callers, whatever else is beside them."""
+    for mode in (chart.CERT_MANAGER, chart.EXISTING):
+        values = merged(mode, at("tls.clientCA.configMap", "callers"))
+        volumes = {v["name"]: v for v in one(render(values), "Deployment")["spec"]["template"]["spec"]["volumes"]}
+        assert [item["key"] for item in volumes["tls"]["secret"]["items"]] == ["tls.crt", "tls.key"]
+        assert [item["key"] for item in volumes["client-ca"]["configMap"]["items"]] == ["ca.crt"]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_token(mode: str) -> None:
     """Whoever has a token has it for ten minutes, which is the least, and by a mount of its own."""

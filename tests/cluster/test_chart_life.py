@@ -132,7 +132,7 @@ def test_what_a_replacing_upgrade_takes_away_is_repaired(plane: ControlPlane, la
     """--force-replace empties the authority's Secret and every caBundle; the replicas fill both again."""
     with install(plane) as release:
         release.run_pods(2)
-        release.upgrade({}, "--force-replace", "--server-side=false")
+        plane.wait_for("an upgrade that no replica's write comes between", lambda: replaced(release))
 
         def repaired() -> bool:
             found = set(bundles(release).values())
@@ -140,6 +140,17 @@ def test_what_a_replacing_upgrade_takes_away_is_repaired(plane: ControlPlane, la
 
         release.wait_for("the repair", repaired)
         assert chips(create(plane, labelled)) == "4"
+
+
+def replaced(release: Release) -> bool:
+    """helm upgrade --force-replace; False where a replica wrote caBundle between Helm's own read and write."""
+    try:
+        release.upgrade({}, "--force-replace", "--server-side=false")
+    except ClusterError as error:
+        if "has been modified" not in str(error):
+            raise
+        return False
+    return True
 
 
 def test_rolling_update_loses_no_call(plane: ControlPlane, labelled: str) -> None:
