@@ -11,13 +11,14 @@ from typing import Any
 
 from benchmarks import machine, manifests, reviews
 from benchmarks.sample import Figure
-from webhook import admission, config, review
-from webhook.inject import inject
-from webhook.kinds.workload import Setting
+from webhook import load
+from webhook.core import admission, review
+from webhook.core.inject import inject
+from webhook.core.kinds.kind import Setting
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.schema.admission import Response
+from webhook.core.site import Site
 from webhook.server.replica import settle
-from webhook.site import Site
-from webhook.views.admission import Response
-from webhook.workloads import WORKLOADS
 
 BATCH_SECONDS = 0.02
 ROUNDS = 15
@@ -27,7 +28,7 @@ Work = Callable[[], object]
 
 def site(text: bytes = b"") -> Site:
     """A site as `accel serve` has it."""
-    return Site.parse(text, "benchmark", config.builtin())
+    return Site.parse(text, "benchmark", load.builtin())
 
 
 def measure(works: dict[str, Work], rounds: int = ROUNDS) -> dict[str, Figure]:

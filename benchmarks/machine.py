@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from webhook import patch
+from webhook.core import patch
 
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 T = TypeVar("T")

@@ -15,13 +15,13 @@ from typing import Any
 from benchmarks import manifests, reviews
 from tests.cluster import controllers
 from tests.cluster.controlplane import ControlPlane, expect
-from webhook import review
-from webhook.admission import Answer
+from webhook.core import review
+from webhook.core.admission import Answer
+from webhook.core.schema.admission import Response
+from webhook.core.site import Site
 from webhook.server.log import configure
 from webhook.server.replica import running
 from webhook.server.settings import Settings
-from webhook.site import Site
-from webhook.views.admission import Response
 
 JOBSETS = (1, 10, 50)
 

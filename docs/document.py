@@ -1,6 +1,6 @@
 """Makes the parts of these pages that the code knows best; run by `make docs`, and with `--check` it writes nothing.
 
-site-config.md   every key: its type, its default, and the text under its field in webhook/site.py or webhook/entry.py
+site-config.md   every key: its type, its default, and the text under its field in webhook/core/schema/
 workloads.md     what injection does to each manifest: lines with a + are ours, and the others are the user's
 
 With `--check` the exit code is 1 where a page is not as it would be.
@@ -19,10 +19,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from webhook import config, diff, entry, manifest, site
+from webhook import load
+from webhook.command import diff
+from webhook.core import site
+from webhook.core.schema import catalogue
+from webhook.manifest import inject
 
 DOCS = Path(__file__).parent
-ENTRIES = (entry.Devices, entry.Model, entry.Instance, entry.Ambiguous, entry.Tpu)
+ENTRIES = (catalogue.Devices, catalogue.Model, catalogue.Instance, catalogue.Ambiguous, catalogue.Tpu)
 NAMES = {"placements": "NAME", "hostProfiles": "NAME", "accelerators": "RESOURCE"}
 """What the keys of a mapping are called in a path."""
 DIFF = re.compile(r"(?<=^```diff\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
@@ -47,16 +51,16 @@ def keys() -> str:
 
 def entries() -> str:
     """The tables of the catalogue's entries; `kind` says which."""
-    paths: dict[Struct, str] = {entry.Cubes: "cubes", entry.Mig: "mig"}
+    paths: dict[Struct, str] = {catalogue.Cubes: "cubes", catalogue.Mig: "mig"}
     kinds = [section(f"kind: {struct.__struct_config__.tag}", struct, paths) for struct in ENTRIES]
-    return "".join(kinds) + section("mig", entry.Mig, paths) + section("cubes", entry.Cubes, paths)
+    return "".join(kinds) + section("mig", catalogue.Mig, paths) + section("cubes", catalogue.Cubes, paths)
 
 
 def sections(struct: Struct, path: str) -> Iterator[tuple[str, Struct]]:
     """(path, the mapping there), itself first; a union of entries is documented apart."""
     yield path, struct
     for field in msgspec.structs.fields(struct):
-        if field.type != tuple[entry.AnyEntry, ...]:
+        if field.type != tuple[catalogue.AnyEntry, ...]:
             for below, inner in structs(field.type, field.encode_name):
                 yield from sections(inner, f"{path}.{below}" if path else below)
 
@@ -108,7 +112,7 @@ def words(hint: Any, paths: dict[Struct, str]) -> str:
         return simple[hint]
     if hint in paths:
         return f"[mapping](#{anchor(paths[hint])})"
-    if hint == entry.AnyEntry:
+    if hint == catalogue.AnyEntry:
         return "[entry](#catalogue-entries)"
     args = [arg for arg in get_args(hint) if arg is not type(None)]
     if get_origin(hint) is Literal:
@@ -141,7 +145,7 @@ def anchor(heading: str) -> str:
 def injected(block: str) -> str:
     """A ```diff block as it would be: what the user wrote in it, injected."""
     written = "".join(line[1:] for line in block.splitlines(keepends=True) if line[:1] != "+")
-    (result,) = manifest.results(written, config.load(), "team-a", "workloads.md")
+    (result,) = inject.results(written, load.load(), "team-a", "workloads.md")
     for name, denied in result.denied:
         raise Undocumented(f"{name}: {denied.message}")
     lines = list(diff.unified("", written, result.splices, context=len(written)))[3:]

@@ -18,9 +18,9 @@ import jsonpatch
 import msgspec
 import yaml
 
-from webhook import config
-from webhook.admission import Answer
-from webhook.site import Site
+from webhook import load
+from webhook.core.admission import Answer
+from webhook.core.site import Site
 
 FOLDER = Path(__file__).parent / "cases"
 NAMESPACE = "team-a"
@@ -76,7 +76,7 @@ def all_cases() -> list[Case]:
 @cache
 def site(path: Path | None) -> Site:
     """A site config, parsed once per run."""
-    return config.load(path)
+    return load.load(path)
 
 
 def read(path: Path) -> Any:

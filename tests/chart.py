@@ -42,7 +42,7 @@ OTHERS: dict[str, Any] = {
     "webhook.timeoutSeconds": 3,
     "webhook.port": 10250,
     "webhook.excludedNamespaces": ["team-b"],
-    "webhook.annotations": {"admissions.enforcer/disabled": "true"},
+    "webhook.core.annotations": {"admissions.enforcer/disabled": "true"},
     "webhook.lameDuckSeconds": 15,
     "tls.clientCA.configMap": "callers",
     "tls.clientCA.names": ["kube-apiserver", "front-proxy"],

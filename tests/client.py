@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs.authority import KeyPair
-from webhook.admission import Answer
+from webhook.core.admission import Answer
+from webhook.core.site import Site
 from webhook.server.replica import Addresses
-from webhook.site import Site
 
 REVIEW = json.dumps(
     {

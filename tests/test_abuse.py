@@ -17,7 +17,7 @@ from tests.case import site
 from tests.client import answer, connect, post, trust
 from tests.fuzz import reviews
 from tests.process import CA, accel_serve, most_memory
-from webhook.admission import admit
+from webhook.core.admission import admit
 from webhook.server.replica import Addresses
 
 MOST_MIB = 224  # of the process, at any moment; the chart gives its container 256

@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 
 from tests.case import decided, review, site
-from webhook import admission
-from webhook.admission import Answer, admit
-from webhook.pod import Template
-from webhook.reapply import LAST_APPLIED
-from webhook.site import Site
+from webhook.core import admission
+from webhook.core.admission import Answer, admit
+from webhook.core.schema.pod import Template
+from webhook.core.site import Site
+from webhook.core.update import LAST_APPLIED
 
 POD = {
     "apiVersion": "v1",

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.client import ANSWER, REVIEW, Recorder
-from webhook.admission import Answer
+from webhook.core.admission import Answer
 from webhook.server.app import Webhook, _deadline
 from webhook.server.metrics import Metrics
 from webhook.server.refusals import Refusals

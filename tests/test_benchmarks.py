@@ -9,7 +9,7 @@ from benchmarks.peers import textbook
 from benchmarks.peers.floor import Constant
 from benchmarks.sample import Figure, ratio
 from benchmarks.targets import TARGETS, Target
-from webhook.admission import admit
+from webhook.core.admission import admit
 
 
 @pytest.mark.parametrize("name", reviews.NAMES)

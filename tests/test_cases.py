@@ -10,13 +10,13 @@ import yaml
 from tests import untouched
 from tests.case import Case, all_cases, decided, plain, review
 from tests.client import call, post
-from webhook.admission import admit
-from webhook.manifest import injected
-from webhook.messages import Denied
+from webhook.core.admission import admit
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.messages import Denied
+from webhook.core.site import Site
+from webhook.manifest.inject import injected
 from webhook.server.replica import Addresses, running
 from webhook.server.settings import Settings
-from webhook.site import Site
-from webhook.workloads import WORKLOADS
 
 CASES = all_cases()
 

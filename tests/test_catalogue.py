@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webhook import catalogue as module
-from webhook import config, generation
-from webhook.catalogue import Accelerator, Catalogue, Selector
-from webhook.document import BadConfig
-from webhook.entry import Platform, Tpu
-from webhook.messages import Denied
+from webhook import load
+from webhook.core.catalogue import catalogue as module
+from webhook.core.catalogue import tpu
+from webhook.core.catalogue.catalogue import Accelerator, Catalogue, Selector
+from webhook.core.messages import Denied
+from webhook.core.schema.catalogue import Platform, Tpu
+from webhook.core.schema.decode import BadConfig
 
-BUILTIN = config.builtin()
+BUILTIN = load.builtin()
 PLATFORMS: tuple[Platform, ...] = ("gke", "eks", "aks", "gfd", "none")
 ON = {platform: Catalogue.parse(BUILTIN, platform=platform) for platform in PLATFORMS}
 GKE = ON["gke"]
@@ -481,7 +482,7 @@ def product(numbers: Iterable[str]) -> int:
     return result
 
 
-def tpu(name: str) -> Tpu:
+def rules_of(name: str) -> Tpu:
     """The rules of a packaged generation."""
     entry = GKE._entries[name]
     assert isinstance(entry, Tpu)
@@ -492,8 +493,8 @@ def tpu(name: str) -> Tpu:
 @given(st.sampled_from(["v4", "v5p", "tpu7x"]), st.integers(1, 160))
 def test_large_slices_are_whole_cubes_in_order(name: str, cubes: int) -> None:
     """Sides ascend, are multiples of the cube's and no longer than the longest; the most compact is first."""
-    shapes = generation.possible_shapes(tpu(name), cubes * 64)
-    rules = tpu(name).cubes
+    shapes = tpu.possible_shapes(rules_of(name), cubes * 64)
+    rules = rules_of(name).cubes
     assert rules is not None
     for shape in shapes:
         assert list(shape) == sorted(shape)

@@ -17,9 +17,10 @@ from certs.metrics import Metrics as CertsMetrics
 from charts import document
 from tests import chart
 from tests.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
-from webhook import __version__, host
+from webhook import __version__
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.rules import host
 from webhook.server.metrics import Metrics
-from webhook.workloads import WORKLOADS
 
 VALUES = document.read((CHART / "values.yaml").read_text())
 CREDENTIALS = "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -18,7 +18,7 @@ from certs import api
 from certs.authority import KeyPair, issue, new_ca, service_names
 from tests.case import all_cases
 from tests.chart import MODES, at, one, render
-from webhook import config, terminal
+from webhook import load
 from webhook.check import cluster, report
 from webhook.check.asking import asked
 from webhook.check.checks import CHECKS, judge
@@ -41,13 +41,14 @@ from webhook.check.facts import (
     Unread,
 )
 from webhook.check.finding import MOST_DETAILS, Finding, warning
-from webhook.site import Site
-from webhook.workloads import WORKLOADS
+from webhook.command import terminal
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.site import Site
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 RELEASE = Release("accel-injector", "accel-system")
 CA = new_ca(NOW - timedelta(days=1))
-SITE = config.load()
+SITE = load.load()
 V4_16 = SITE.catalogue.resolve("tpu-v4-16")
 
 
@@ -190,7 +191,7 @@ def mutating(name: str, entry: str, reinvocation: str = "Never", of: str = "pods
 
 
 def site(**settings: Any) -> Site:
-    return Site.parse(json.dumps(settings).encode(), "config.yaml", config.builtin())
+    return Site.parse(json.dumps(settings).encode(), "config.yaml", load.builtin())
 
 
 def profiles(**profile: Any) -> Site:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from webhook import __version__, config
+from webhook import __version__, load
 from webhook.cli import DEFAULTS, app
-from webhook.manifest import injected
+from webhook.manifest.inject import injected
 from webhook.server.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +23,7 @@ BAD = POD.replace("tpu-v4-8", "tpu-v4-17")
 MULTI_HOST = POD.replace("tpu-v4-8", "tpu-v4-16")
 
 
-SITE = config.load()
+SITE = load.load()
 
 
 class Done(NamedTuple):
@@ -113,7 +113,7 @@ def test_one_denied_document_and_nothing_is_printed() -> None:
     [
         (["inject", "-f", "-"], "a: [1\n", "error: stdin:2:1: did not find expected ',' or ']'"),
         (["inject", "-f", "/no/such/file.yaml"], "", "error: /no/such/file.yaml: no such file or directory"),
-        (["inject", "-f", "webhook/kinds"], "", "error: webhook/kinds: no manifest in it (.yaml, .yml, .json)"),
+        (["inject", "-f", "webhook/core"], "", "error: webhook/core: no manifest in it (.yaml, .yml, .json)"),
         (["inject", "-f", "-", "--config", "/no/file"], POD, "error: /no/file: "),
         (["explain", "tpu-v4-17"], "", 'error: "tpu-v4-17" is not in the catalogue'),
         (["explain", "nvidia-a100"], "", 'error: "nvidia-a100" names several accelerators'),
@@ -256,7 +256,7 @@ def test_config_show_is_a_config() -> None:
 
     assert not path.exists()
     assert "platform: gke" in shown
-    assert config.load().config == type(config.load()).parse(shown.encode(), "shown", config.builtin()).config
+    assert load.load().config == type(load.load()).parse(shown.encode(), "shown", load.builtin()).config
 
 
 def test_config_check(tmp_path: Path) -> None:
@@ -320,7 +320,8 @@ def test_serve_starts_without_the_command_s_own_libraries() -> None:
     """What is not loaded costs no memory in the cluster, and no time at its start."""
     code = (
         "import sys, webhook.cli, webhook.server.replica\n"
-        "print(sorted({'rich', 'ruamel', 'kubernetes', 'jsonpatch', 'certs.cli', 'webhook.demo'} & set(sys.modules)))"
+        "slow = {'rich', 'ruamel', 'kubernetes', 'jsonpatch', 'certs.cli', 'webhook.command.demo'}\n"
+        "print(sorted(slow & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, text=True)
 

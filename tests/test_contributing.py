@@ -7,16 +7,16 @@ import yaml
 
 from tests import untouched
 from tests.case import decided, plain, review
-from webhook import __version__, config
-from webhook.admission import admit
-from webhook.site import Site
+from webhook import __version__, load
+from webhook.core.admission import admit
+from webhook.core.site import Site
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_a_new_generation_is_one_table() -> None:
     """The entry of v5p under another name, label and spelling, and nothing else."""
-    files = dict(config.builtin())
+    files = dict(load.builtin())
     (v5p,) = (entry for entry in yaml.safe_load(files["tpu.yaml"]) if entry["name"] == "v5p")
     v8x = {**v5p, "name": "v8x", "prefix": "tpu-v8x", "spellings": ["v8x"], "label": "tpu-v8x-slice"}
     files["tpu-v8x.yaml"] = yaml.safe_dump([v8x]).encode()

@@ -17,12 +17,13 @@ import pytest
 from msgspec import inspect
 
 from tests.case import NAMESPACE, decided, plain, review
-from webhook import config, limits
-from webhook.admission import admit
-from webhook.annotations import KEYS
-from webhook.kinds.workload import Kind
-from webhook.site import Site
-from webhook.workloads import WORKLOADS
+from webhook import load
+from webhook.core import limits
+from webhook.core.admission import admit
+from webhook.core.annotations import KEYS
+from webhook.core.kinds.kind import Kind
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.site import Site
 
 TIMES = 8
 MOST = 2.0  # growth of a cost, as a multiple of the body's
@@ -47,7 +48,7 @@ hostProfiles:
     env: {LD_LIBRARY_PATH: /opt/a, EXAMPLE: "1"}
 """,
     "costs",
-    config.builtin(),
+    load.builtin(),
 )
 TYPES = ("nvidia-l4", "tpu-v4-16")
 ASKED = {"accel.io/placement": "spot", "accel.io/shm": "true"}

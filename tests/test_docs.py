@@ -15,10 +15,12 @@ from docs import document
 from tests import page
 from tests.chart import CHART, NAME, NAMESPACE, helm
 from tests.page import ROOT, Block
-from webhook import __version__, annotations, cli, config, manifest
-from webhook.messages import WARNINGS
-from webhook.site import Config, Site
-from webhook.workloads import WORKLOADS
+from webhook import __version__, cli, load
+from webhook.core import annotations
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.messages import WARNINGS
+from webhook.core.site import Config, Site
+from webhook.manifest import inject
 
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if p.stem != "site")
 NOT_HERE = ("install", "demo", "check", "compiled", "test", "goldens", "docs", "kube-demo", "bench", "soak")
@@ -45,8 +47,8 @@ def manifests() -> list[Block]:
     return [block for block in page.blocks("yaml") if "\nkind: " in f"\n{block.text}"]
 
 
-def results(text: str, name: str) -> list[manifest.Result]:
-    return manifest.results(text, config.load(), "team-a", name)
+def results(text: str, name: str) -> list[inject.Result]:
+    return inject.results(text, load.load(), "team-a", name)
 
 
 def test_pages_have_blocks_that_we_know() -> None:
@@ -78,7 +80,7 @@ def test_an_example_is_injected(path: Path) -> None:
 @pytest.mark.parametrize("block", [b for b in page.blocks("yaml") if b not in manifests()], ids=names)
 def test_a_site_config_of_a_page_is_one(block: Block) -> None:
     """It is read as the webhook reads it."""
-    Site.parse(block.text.encode(), str(block), config.builtin())
+    Site.parse(block.text.encode(), str(block), load.builtin())
 
 
 @pytest.mark.parametrize("block", page.blocks("yaml (values)"), ids=names)

@@ -9,11 +9,11 @@ import msgspec
 from hypothesis import given, settings
 
 from tests.case import decided, review
-from webhook import config
-from webhook.admission import admit
-from webhook.host import Mount, volume_names
-from webhook.patch import Amend, Append, Section, as_was, render
-from webhook.site import Site
+from webhook import load
+from webhook.core.admission import admit
+from webhook.core.patch import Amend, Append, Section, as_was, render
+from webhook.core.rules.host import Mount, volume_names
+from webhook.core.site import Site
 
 PATHS = st.from_regex(r"(/[a-zA-Z0-9._-]{1,12}){1,6}", fullmatch=True)
 UNTIMED = settings(deadline=None)
@@ -46,7 +46,7 @@ CONFIG = f"""
 hostProfiles:
   libraries: {{types: [nvidia-*], modes: [plugin], namespaces: ["*"], env: {{LD_LIBRARY_PATH: "{OURS}"}}}}
 """
-SITE = Site.parse(CONFIG.encode(), "site.yaml", config.builtin())
+SITE = Site.parse(CONFIG.encode(), "site.yaml", load.builtin())
 
 
 @UNTIMED

@@ -12,10 +12,10 @@ import yaml
 
 from tests import budget
 from tests.test_manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
-from webhook import node, text_limits
-from webhook.layout import JSON, Layout
-from webhook.manifest import BadManifest, injected, joined, results
-from webhook.rewrite import rewrite
+from webhook.core.schema import nodes, text_limits
+from webhook.manifest.edit import rewrite
+from webhook.manifest.inject import BadManifest, injected, joined, results
+from webhook.manifest.style import JSON, Layout
 
 ROOT = Path(__file__).parent.parent
 BREAKS = {"a lone return": "\r", "U+0085": "\x85", "U+2028": "\u2028", "U+2029": "\u2029"}
@@ -32,7 +32,7 @@ def problem(text: str) -> str:
 
 def value(text: str) -> Any:
     """What the first document holds."""
-    return node.plain(next(node.documents(text)).root)
+    return nodes.plain(next(nodes.documents(text)).root)
 
 
 def test_a_list_behind_many_signs_is_read_at_once() -> None:
@@ -67,7 +67,7 @@ def test_numbers_have_64_bits(text: str, number: object) -> None:
     """What is longer is a float or text, as with kubectl; and only ASCII digits make a number."""
     if text == "9" * 19:
         number = int(text)
-    assert (number, type(number)) == (node.resolve(text), type(node.resolve(text)))
+    assert (number, type(number)) == (nodes.resolve(text), type(nodes.resolve(text)))
 
 
 @pytest.mark.parametrize("start", ["", "-", "0", "0x", "0b", "0o", "1_000_", "0.", "1e", "1e-", ".", "+."])
@@ -120,9 +120,9 @@ def test_nesting_up_to_the_limit_is_read_and_written(style: str) -> None:
     now = after(text)
 
     assert (now == text) == (style == "unknown")
-    document = next(node.documents(text))
-    lost = rewrite(document, [{"op": "add", "path": "/new", "value": node.plain(document.root)}])
-    assert lost.value["new"] == node.plain(document.root)
+    document = next(nodes.documents(text))
+    lost = rewrite(document, [{"op": "add", "path": "/new", "value": nodes.plain(document.root)}])
+    assert lost.value["new"] == nodes.plain(document.root)
 
 
 def test_aliases_are_counted_with_what_they_bring() -> None:
@@ -155,7 +155,8 @@ def memory(text: str) -> int:
     program = """
 import re, sys
 from pathlib import Path
-from webhook import config, manifest
+from webhook import load
+from webhook.manifest import inject
 def most(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 text, site = eval(sys.argv[1]), config.load()
 before = most()
@@ -215,7 +216,7 @@ def test_a_place_is_in_characters() -> None:
 @pytest.mark.parametrize(
     "character", ["\x7f", "\x9b", "\u202e", "\u2028", "\ue000", "\U000e0001", "\U0001f600", "\x00"]
 )
-@pytest.mark.parametrize("layout", [Layout(), Layout.of(next(node.documents("{}")).root)])
+@pytest.mark.parametrize("layout", [Layout(), Layout.of(next(nodes.documents("{}")).root)])
 def test_what_is_written_is_read_again(layout: Layout, character: str) -> None:
     """Escapes mean the character that they are for, beyond 16 bits too; and nothing written commands a terminal."""
     text = "\n".join(layout.lines({"a": f"x{character}y", f"k{character}": [character]}))
@@ -248,7 +249,7 @@ def test_files_join_whatever_they_begin_with() -> None:
     """A directive needs the document before it ended, and `---x` is no marker."""
     files = [POD, "%YAML 1.1\n---\na: 1\n", "---x: 1\n", "# c\r---\rb: 1\r", "---"]
 
-    found = [node.plain(document.root) for document in node.documents(joined(files))]
+    found = [nodes.plain(document.root) for document in nodes.documents(joined(files))]
 
     assert found == [yaml.safe_load(POD), {"a": 1}, {"---x": 1}, {"b": 1}, None]
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 
 from tests import untouched
 from tests.case import decided, plain, review, site
-from webhook.admission import admit
-from webhook.annotations import KEYS
+from webhook.core.admission import admit
+from webhook.core.annotations import KEYS
 
 NAMES = st.sampled_from(["a", "b", "main", "x/y", "t~1", "~", "/", "", "é", "TPU_WORKER_ID", "MEGASCALE_SLICE_ID"])
 TYPES = st.sampled_from(

@@ -13,13 +13,15 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 
 from tests.yaml_text import Writer, operations, value
-from webhook import config, manifest, node
-from webhook.manifest import BadManifest, injected, results
-from webhook.messages import Denied
-from webhook.rewrite import rewrite, spliced
-from webhook.site import Site
+from webhook import load
+from webhook.core.messages import Denied
+from webhook.core.schema import nodes
+from webhook.core.site import Site
+from webhook.manifest import inject
+from webhook.manifest.edit import rewrite, spliced
+from webhook.manifest.inject import BadManifest, injected, results
 
-SITE = config.load()
+SITE = load.load()
 EXAMPLES = sorted(p for p in (Path(__file__).parent.parent / "examples").glob("*.yaml") if p.stem != "site")
 
 HEAD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    accel.io/type: nvidia-l4\n"
@@ -177,8 +179,8 @@ def test_scalars_are_kubectl_s() -> None:
         "TRUE": True, ".e5": ".e5", "_1": "_1", "-_1": -1, ".infinity": ".infinity", "1e22": 1e22, "100m": "100m",
     }  # fmt: skip
 
-    assert told == {text: node.resolve(text) for text in told}
-    assert all(type(told[text]) is type(node.resolve(text)) for text in told)
+    assert told == {text: nodes.resolve(text) for text in told}
+    assert all(type(told[text]) is type(nodes.resolve(text)) for text in told)
 
 
 def test_odd_quantities_reach_the_rules_as_numbers() -> None:
@@ -320,7 +322,7 @@ def test_a_denial_is_raised_with_the_webhook_s_words() -> None:
 
 def test_the_namespace_is_the_object_s_own_or_the_given_one() -> None:
     """Rules for namespaces hold offline too."""
-    site = Site.parse(b"placements: {spot: {nodeSelector: {a: b}, namespaces: [team-a]}}", "x", config.builtin())
+    site = Site.parse(b"placements: {spot: {nodeSelector: {a: b}, namespaces: [team-a]}}", "x", load.builtin())
     text = POD.replace("nvidia-l4\n", "nvidia-l4\n    accel.io/placement: spot\n")
 
     assert "a: b" in injected(text, site, "team-a")[0]
@@ -333,7 +335,7 @@ def test_files_join_into_one_stream() -> None:
     """Each file's documents stay apart, whatever it begins and ends with."""
     files = [POD.rstrip("\n"), "# c\n---\n" + POD, "", POD, "\ufeff" + POD, '{"a": 1}']
 
-    stream = manifest.joined(files)
+    stream = inject.joined(files)
 
     assert [yaml.safe_load(f.removeprefix("\ufeff")) for f in files if f] == list(yaml.safe_load_all(stream))
 
@@ -356,15 +358,15 @@ def test_additions_to_any_layout_keep_every_comment(random: random.Random, numbe
     """Whatever the style: the result means what the operations say, and no comment is lost."""
     root, writer = value(random), Writer(random)
     text = writer.text(root)
-    document = next(node.documents(text))
-    assert root == node.plain(document.root)
+    document = next(nodes.documents(text))
+    assert root == nodes.plain(document.root)
     added = operations(random, root, number)
     want: Any = jsonpatch.apply_patch(root, added)
 
     rewritten = rewrite(document, added)
     now = rewritten.text
 
-    assert [want] == [node.plain(d.root) for d in node.documents(now)]
+    assert [want] == [nodes.plain(d.root) for d in nodes.documents(now)]
     assert now == spliced(text, rewritten.splices)
     if rewritten.kept:
         assert all(comment in now for comment in writer.comments)
@@ -394,6 +396,6 @@ def test_a_slip_of_the_finger_never_breaks_more(where: int, letter: str, insert:
         now = injected(text, SITE)[0]
     except (BadManifest, Denied):
         return
-    before, after = (node.plain(next(node.documents(t)).root) for t in (text, now))
+    before, after = (nodes.plain(next(nodes.documents(t)).root) for t in (text, now))
     if isinstance(before, dict):
         assert all(after[key] == value for key, value in before.items() if key not in ("metadata", "spec"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.case import all_cases
-from webhook.messages import DENIALS, FORBIDDEN, LONGEST_WARNING, WARNINGS, Denied, Warn
+from webhook.core.messages import DENIALS, FORBIDDEN, LONGEST_WARNING, WARNINGS, Denied, Warn
 
 ROOT = Path(__file__).parents[1]
 FIELDS = re.compile(r"\{(\w+)\}")

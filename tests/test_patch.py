@@ -4,9 +4,9 @@ import jsonpatch
 import msgspec
 import pytest
 
-from webhook.patch import Append, Edit, Put, Remove, Section, as_was, at, pointer, render, within
-from webhook.pod import Template
-from webhook.views.job import Job
+from webhook.core.patch import Append, Edit, Put, Remove, Section, as_was, at, pointer, render, within
+from webhook.core.schema.job import Job
+from webhook.core.schema.pod import Template
 
 TOLERATION = {"key": "google.com/tpu", "operator": "Exists"}
 PATH = ("spec", "nodeSelector", "a/b~c")

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from webhook.quantity import devices, parse
+from webhook.core.quantity import devices, parse
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.case import decided, plain, review
-from webhook import config
-from webhook.admission import admit
-from webhook.site import Site
+from webhook import load
+from webhook.core.admission import admit
+from webhook.core.site import Site
 
 Object = dict[str, Any]
 
-SITE = config.load()
+SITE = load.load()
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 

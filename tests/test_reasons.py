@@ -6,11 +6,12 @@ import re
 import pytest
 
 from tests.case import NAMESPACE, Case, all_cases
-from webhook import manifest, reasons
-from webhook.admission import view
-from webhook.inject import inject
-from webhook.kinds.workload import Setting
-from webhook.messages import Denied
+from webhook.command import reasons
+from webhook.core.admission import view
+from webhook.core.inject import inject
+from webhook.core.kinds.kind import Setting
+from webhook.core.messages import Denied
+from webhook.manifest import inject as manifest
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.folder.name)

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests.case import read
-from webhook import config
-from webhook.manifest import injected
-from webhook.quantity import parse
-from webhook.site import Site
+from webhook import load
+from webhook.core.quantity import parse
+from webhook.core.site import Site
+from webhook.manifest.inject import injected
 
 FOLDERS = sorted(path for path in (Path(__file__).parent / "round_trip").iterdir() if path.is_dir())
 
@@ -24,7 +24,7 @@ FOLDERS = sorted(path for path in (Path(__file__).parent / "round_trip").iterdir
 def test_the_short_form_becomes_what_was_written_by_hand(folder: Path) -> None:
     """At every place that the folder names; quantities as numbers, tolerations by key."""
     check = read(folder / "check.yaml")
-    site = Site.parse(yaml.safe_dump(check.get("config", {})).encode(), "check.yaml", config.builtin())
+    site = Site.parse(yaml.safe_dump(check.get("config", {})).encode(), "check.yaml", load.builtin())
     text, _ = injected((folder / "short.yaml").read_text(), site, "default")
     by_hand, result = read(folder / "by-hand.yaml"), yaml.safe_load(text)
 

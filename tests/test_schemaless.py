@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.case import review, site
-from webhook.admission import admit
+from webhook.core.admission import admit
 
 WORDS = st.sampled_from(
     ["name", "replicas", "minAvailable", "template", "metadata", "annotations", "spec", "size", "x"]

@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webhook import config
-from webhook.document import BadConfig
-from webhook.site import Config, Device, Library, Site
+from webhook import load
+from webhook.core.schema.decode import BadConfig
+from webhook.core.site import Config, Device, Library, Site
 
-BUILTIN = config.builtin()
+BUILTIN = load.builtin()
 
 PROFILE = """
 hostProfiles:
@@ -70,15 +70,15 @@ def test_without_a_file_there_are_defaults(tmp_path: Path) -> None:
     """No --config is the same as an empty one."""
     empty = tmp_path / "site.yaml"
     empty.write_bytes(b"")
-    assert config.load(None).config == config.load(empty).config == Config()
+    assert load.load(None).config == load.load(empty).config == Config()
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A missing file and a directory are an admin's mistakes, told in one line."""
     with pytest.raises(BadConfig, match=r"absent\.yaml: No such file"):
-        config.load(tmp_path / "absent.yaml")
+        load.load(tmp_path / "absent.yaml")
     with pytest.raises(BadConfig, match="Is a directory"):
-        config.load(tmp_path)
+        load.load(tmp_path)
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("64Gi", "64Gi"), ("1.5G", "1.5G")])

@@ -4,10 +4,10 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from webhook import config, torchx
-from webhook.messages import Denied
+from webhook import load, torchx
+from webhook.core.messages import Denied
 
-CATALOGUE = config.load().catalogue
+CATALOGUE = load.load().catalogue
 NAMES = tuple(torchx.names(CATALOGUE.names()))
 
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.case import Outcome, decided, review
-from webhook import config
-from webhook.admission import admit
-from webhook.annotations import KEYS
-from webhook.document import BadConfig
-from webhook.site import Site
+from webhook import load
+from webhook.core.admission import admit
+from webhook.core.annotations import KEYS
+from webhook.core.schema.decode import BadConfig
+from webhook.core.site import Site
 
 CONFIG = b"""
 schedulers:
@@ -57,7 +57,7 @@ SCHEDULERS = {"default-scheduler", "volcano", "team-sched"}
 
 def site_of(text: bytes) -> Site:
     """A site with the packaged catalogue."""
-    return Site.parse(text, "site.yaml", config.builtin())
+    return Site.parse(text, "site.yaml", load.builtin())
 
 
 SITE = site_of(CONFIG)

@@ -9,12 +9,12 @@ import pytest
 
 from certs import authority, directory
 from tests.client import Recorder
-from webhook import config
-from webhook.document import BadConfig
+from webhook import load
+from webhook.core.schema.decode import BadConfig
+from webhook.core.site import Site
 from webhook.server.health import Health
 from webhook.server.metrics import Metrics
 from webhook.server.watch import CertificateFiles, SiteFile, StateFile, Unusable
-from webhook.site import Site
 
 NOW = datetime.now(UTC)
 CA = authority.new_ca(NOW)
@@ -119,7 +119,7 @@ class Config:
         self.file = file
         file.write_text(content)
         self.health, self.metrics, self.log = Health(), Metrics(), Recorder()
-        builtin = config.builtin()
+        builtin = load.builtin()
 
         def parse(data: bytes) -> Site:
             return Site.parse(data, str(file), builtin)
@@ -146,7 +146,7 @@ def test_a_config_map_swapped_as_kubelets_do(tmp_path: Path) -> None:
     """The file is a link through `..data`, which is what moves."""
     directory.write(tmp_path, {"config.yaml": b"platform: eks\n"})
     health, metrics = Health(), Metrics()
-    path, builtin = str(tmp_path / "config.yaml"), config.builtin()
+    path, builtin = str(tmp_path / "config.yaml"), load.builtin()
     watched = SiteFile(path, lambda data: Site.parse(data, path, builtin), health, metrics, Recorder(), lambda: NOW)
     directory.write(tmp_path, {"config.yaml": b"platform: gfd\n"})
     asyncio.run(watched.look())

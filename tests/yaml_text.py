@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from webhook.layout import is_plain
+from webhook.manifest.style import is_plain
 
 WORDS = [
     "a",

@@ -68,7 +68,7 @@ def root(
 
 
 def _site(path: str) -> Any:
-    from webhook.config import load
+    from webhook.load import load
 
     return load(path or None)
 
@@ -93,9 +93,9 @@ def inject(
     namespace: Namespace = "default",
 ) -> None:
     """Inject manifests offline, as the webhook would: results to stdout, warnings and denials to stderr."""
-    from webhook import injecting, sources
+    from webhook.command import files, inject
 
-    raise typer.Exit(injecting.run(list(sources.read(filename)), _site(config), namespace, output))
+    raise typer.Exit(inject.run(list(files.read(filename)), _site(config), namespace, output))
 
 
 @app.command()
@@ -116,16 +116,16 @@ def explain(
         raise typer.BadParameter("give a type's name, or -f and a manifest", param_hint="TYPE")
     site = _site(config)
     if filename:
-        from webhook import explaining, sources
+        from webhook.command import explain, files
 
-        raise typer.Exit(explaining.run(list(sources.read(filename)), site, namespace, output))
-    from webhook import facts, listing, terminal
+        raise typer.Exit(explain.run(list(files.read(filename)), site, namespace, output))
+    from webhook.command import catalogue, describe, terminal
 
     hardware = site.catalogue.resolve(type_, topology or None)
     if output == "text":
-        terminal.show(listing.page(hardware, site))
+        terminal.show(catalogue.page(hardware, site))
     else:
-        listing.show(facts.facts(hardware, site.catalogue), output)
+        catalogue.show(describe.facts(hardware, site.catalogue), output)
 
 
 @app.command()
@@ -135,25 +135,25 @@ def catalogue(
     config: Config = "",
 ) -> None:
     """List the types that the webhook knows."""
-    from webhook import facts, listing, terminal
+    from webhook.command import catalogue, describe, terminal
 
     site = _site(config)
-    types = listing.listed(site, pattern)
+    types = catalogue.listed(site, pattern)
     if not types:
-        near = listing.nearest(site, pattern)
+        near = catalogue.nearest(site, pattern)
         raise Failure(f'no type matches "{pattern}"' + (f"; nearest: {', '.join(near)}" if near else ""))
     if output == "table":
-        terminal.show(listing.table(types, site))
+        terminal.show(catalogue.table(types, site))
     else:
-        listing.show([facts.facts(hardware, site.catalogue) for hardware in types], output)
+        catalogue.show([describe.facts(hardware, site.catalogue) for hardware in types], output)
 
 
 @config_app.command("check")
 def config_check(file: Annotated[str, typer.Argument(help="The site config file.")]) -> None:
     """Read a site config as the webhook would, and say what is wrong with it."""
-    from webhook import configuring
+    from webhook.command import config as settings
 
-    configuring.check(_site(file), file)
+    settings.check(_site(file), file)
 
 
 @config_app.command("show")
@@ -162,9 +162,9 @@ def config_show(
     output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="How to print.")] = "yaml",
 ) -> None:
     """Print every setting with its value, defaults included."""
-    from webhook import configuring
+    from webhook.command import config as settings
 
-    configuring.show(_site(config), output)
+    settings.show(_site(config), output)
 
 
 @app.command()
@@ -174,10 +174,10 @@ def demo(
     ] = None,
 ) -> None:
     """Start the webhook on this machine, send it manifests as an API server does, and show what becomes of them."""
-    from webhook import demo as room
-    from webhook import sources
+    from webhook.command import demo as room
+    from webhook.command import files
 
-    raise typer.Exit(room.run(list(sources.read(filename or []))))
+    raise typer.Exit(room.run(list(files.read(filename or []))))
 
 
 def _flag(name: str, text: str) -> Any:
@@ -255,11 +255,15 @@ def _said(error: Exception) -> tuple[str, int] | None:
     """What to say of an error that is the user's to mend, and the exit code; None where it is ours."""
     if isinstance(error, BadSetting):
         return str(error), 2
-    rooms = (("webhook.document", "BadConfig"), ("webhook.manifest", "BadManifest"), ("webhook.sources", "Unreadable"))
+    rooms = (
+        ("webhook.core.schema.decode", "BadConfig"),
+        ("webhook.manifest.inject", "BadManifest"),
+        ("webhook.command.files", "Unreadable"),
+    )
     known = [getattr(sys.modules[module], name) for module, name in rooms if module in sys.modules]
     if isinstance(error, (Failure, *known)):
         return str(error), 1
-    messages = sys.modules.get("webhook.messages")
+    messages = sys.modules.get("webhook.core.messages")
     if messages is not None and isinstance(error, messages.Denied):
         return error.message.replace("accel.io/type: ", ""), 1
     if isinstance(error, OSError):

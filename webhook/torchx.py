@@ -72,7 +72,7 @@ def main() -> None:
     """Write data/torchx.ini where this package stands."""
     from pathlib import Path
 
-    from webhook.config import load
+    from webhook.load import load
 
     (Path(__file__).parent / "data" / "torchx.ini").write_text(written(load().catalogue.names()))
 

@@ -15,13 +15,14 @@ import sys
 import msgspec
 
 from benchmarks import reviews
-from webhook import config, review
-from webhook.admission import Answer, _created, admit
-from webhook.operation import Operation
+from webhook import load
+from webhook.core import review
+from webhook.core.admission import Answer, _created, admit
+from webhook.core.schema.admission import Answered, Response
+from webhook.core.schema.operation import Operation
+from webhook.core.site import Site
 from webhook.server import replica
 from webhook.server.settings import Settings
-from webhook.site import Site
-from webhook.views.admission import Answered, Response
 
 UID = b'"uid":"'
 UID_LENGTH = 36
@@ -31,7 +32,7 @@ class Constant:
     """Answers every review as one review was answered, but for the uid, which an API server compares."""
 
     def __init__(self, body: bytes) -> None:
-        self._answer = admit(body, Site.parse(b"", "defaults", config.builtin()))
+        self._answer = admit(body, Site.parse(b"", "defaults", load.builtin()))
         uid = review.decode(body).uid.encode()
         self._before, _, self._after = self._answer.body.partition(uid)
 

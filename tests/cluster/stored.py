@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from webhook.quantity import parse
+from webhook.core.quantity import parse
 
 GROWING = ("tolerations", "volumes", "volumeMounts")
 """Lists to which the API server adds its own: default tolerations, the service account's token."""

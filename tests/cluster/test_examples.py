@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from webhook import config, manifest
+from webhook import load
+from webhook.manifest import inject
 
 from .controlplane import ControlPlane
 from .stored import missing
@@ -22,7 +23,7 @@ def test_online_is_offline(cluster: ControlPlane, namespace: str, path: Path) ->
     answer = cluster.kubectl("create", "-n", namespace, "--dry-run=server", "-o", "yaml", "-f", str(path))
     objects = list(yaml.safe_load_all(answer.stdout))
 
-    for result, obj in zip(manifest.results(path.read_text(), config.load()), objects, strict=True):
+    for result, obj in zip(inject.results(path.read_text(), load.load()), objects, strict=True):
         if obj["kind"] not in ("Service", "Deployment"):  # not ours, and only checked: its Pods are injected
             assert "accel.io/injected" in json.dumps(obj)
             assert [] == missing(result.value, obj)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from webhook import config, manifest, node
+from webhook import load
+from webhook.core.schema import nodes
+from webhook.manifest import inject
 
 from . import binaries
 from .conftest import build
@@ -41,7 +43,7 @@ def test_scalars_are_read_alike(kubectl: Path) -> None:
     data = "".join(f"  k{index}: {text}\n" for index, text in enumerate(SCALARS))
     text = f"apiVersion: example.com/v1\nkind: Thing\nmetadata: {{name: x, annotations: {{a: b}}}}\ndata:\n{data}"
 
-    theirs, ours = read(kubectl, text)["data"], node.plain(node.documents(text)[0].root)["data"]
+    theirs, ours = read(kubectl, text)["data"], nodes.plain(nodes.documents(text)[0].root)["data"]
 
     assert {key: (SCALARS[int(key[1:])], value) for key, value in theirs.items()} == {
         key: (SCALARS[int(key[1:])], value) for key, value in ours.items()
@@ -51,6 +53,6 @@ def test_scalars_are_read_alike(kubectl: Path) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_what_inject_prints_is_what_it_means(kubectl: Path, path: Path) -> None:
     """The text after injection is read by kubectl as the values that the rules made."""
-    for result in manifest.results(path.read_text(), config.load()):
+    for result in inject.results(path.read_text(), load.load()):
         if result.value.get("metadata", {}).get("annotations"):
             assert result.value == read(kubectl, result.after)

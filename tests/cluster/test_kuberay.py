@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from webhook import config
-from webhook.manifest import injected
+from webhook import load
+from webhook.manifest.inject import injected
 
 from .controlplane import ControlPlane
 from .pods import running
@@ -56,7 +56,7 @@ def test_a_worker_group_of_two_slices(cluster: ControlPlane, namespace: str) -> 
 def test_injected_offline_it_needs_no_webhook(cluster: ControlPlane) -> None:
     """What `accel inject` prints, applied in a namespace that nobody watches, makes the same workers."""
     namespace = cluster.namespace()
-    text, _ = injected(json.dumps(ray_cluster(group(1))), config.load(), namespace)
+    text, _ = injected(json.dumps(ray_cluster(group(1))), load.load(), namespace)
     cluster.kubectl("apply", "-n", namespace, "-f", "-", input=text)
     pods = running(cluster, namespace, 3)
 

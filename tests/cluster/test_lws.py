@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from webhook import config
-from webhook.manifest import injected
+from webhook import load
+from webhook.manifest.inject import injected
 
 from .controlplane import ControlPlane
 from .environment import environment
@@ -245,7 +245,7 @@ def test_a_size_that_the_user_wrote_is_kept_or_refused(cluster: ControlPlane, na
 def test_injected_offline_it_needs_no_webhook(cluster: ControlPlane) -> None:
     """What `accel inject` prints, applied in a namespace that nobody watches, makes the same slice."""
     namespace = cluster.namespace()
-    text, _ = injected(json.dumps(lws(V4_16)), config.load(), namespace)
+    text, _ = injected(json.dumps(lws(V4_16)), load.load(), namespace)
     cluster.kubectl("apply", "-n", namespace, "-f", "-", input=text)
 
     check_slice(running(cluster, namespace, 2, nodes="v4-2x2x2"))

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests import mutants
 from tests.case import site
-from webhook import limits
-from webhook.admission import admit
+from webhook.core import limits
+from webhook.core.admission import admit
 
 SECONDS = 0.02
 SECONDS_PER_BYTE = 4e-6

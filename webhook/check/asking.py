@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from webhook.admission import view
-from webhook.annotations import INJECTED, PREFIX
 from webhook.check.facts import Asked
-from webhook.inject import targets_of
-from webhook.kinds.workload import Kind, Setting, Target
-from webhook.messages import Denied
-from webhook.site import Site
+from webhook.core.admission import view
+from webhook.core.annotations import INJECTED, PREFIX
+from webhook.core.inject import targets_of
+from webhook.core.kinds.kind import Kind, Setting, Target
+from webhook.core.messages import Denied
+from webhook.core.site import Site
 
 ENDED = ("Succeeded", "Failed")
 

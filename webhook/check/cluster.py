@@ -17,8 +17,7 @@ import msgspec
 
 from certs import api, keyring, rotation
 from certs.api import Api, ApiError, NotFound, Object
-from webhook import config
-from webhook.annotations import INJECTED, TYPE
+from webhook import load
 from webhook.check.asking import asked
 from webhook.check.facts import (
     OPT_IN,
@@ -37,10 +36,11 @@ from webhook.check.facts import (
     Trust,
     Unread,
 )
-from webhook.document import BadConfig
-from webhook.kinds.workload import Kind
-from webhook.site import Site
-from webhook.workloads import WORKLOADS
+from webhook.core.annotations import INJECTED, TYPE
+from webhook.core.kinds.kind import Kind
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.schema.decode import BadConfig
+from webhook.core.site import Site
 
 SECONDS = 20.0
 """After this no call is begun; the last one takes its own time limit at most."""
@@ -96,7 +96,7 @@ class Cluster:
             namespaces=namespaces.result(),
             others=_without(others.result(), self._release.fullname),
         )
-        site = facts.site if isinstance(facts.site, Site) else config.load()
+        site = facts.site if isinstance(facts.site, Site) else load.load()
         return msgspec.structs.replace(
             facts, asking=self._asking(pool, facts, site), nodes=nodes.result(), dry_run=self._dry_run(facts)
         )
@@ -292,7 +292,7 @@ def _site(settings: dict[str, Any] | Unread | None) -> tuple[Site | Unread | Non
         return settings, ""
     text = str((settings.get("data") or {}).get("config.yaml", ""))
     try:
-        return Site.parse(text.encode(), "config.yaml", config.builtin()), ""
+        return Site.parse(text.encode(), "config.yaml", load.builtin()), ""
     except BadConfig as error:
         return None, str(error)
 

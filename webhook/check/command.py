@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 import typer
 
 from certs import api
-from webhook import terminal
 from webhook.check import report
 from webhook.check.checks import judge
 from webhook.check.cluster import Cluster
 from webhook.check.facts import Facts, Release, Unread
+from webhook.command import terminal
 
 check_app = typer.Typer(add_completion=False)
 

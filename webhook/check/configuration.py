@@ -11,9 +11,9 @@ from typing import Any
 
 from webhook.check.facts import NAME_LABEL, OPT_IN, OPTED_IN, Configuration, Entry, Facts, Release, Unread
 from webhook.check.finding import Finding, failed, ok, pointless, skipped, warning
-from webhook.kinds.workload import Kind
-from webhook.site import Site
-from webhook.workloads import WORKLOADS
+from webhook.core.kinds.kind import Kind
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.site import Site
 
 ABSENT = "the webhook configuration is not there"
 IGNORING = (".reapply.accel.io", "detect.accel.io")

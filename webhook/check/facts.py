@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from webhook.accelerator import Accelerator
-from webhook.pod import View
-from webhook.site import Site
+from webhook.core.catalogue.accelerator import Accelerator
+from webhook.core.schema.pod import View
+from webhook.core.site import Site
 
 OPT_IN = "accel.io/injection"
 OPTED_IN = "enabled"

@@ -1,8 +1,8 @@
 """An injection end to end, as a dry run. Pure."""
 
-from webhook.annotations import TYPE
 from webhook.check.facts import DryRun, Facts, Unread
 from webhook.check.finding import Finding, failed, ok, pointless, skipped, warning
+from webhook.core.annotations import TYPE
 
 REASONS = (
     (("x509", "tls:", "certificate"), "The check ca-bundle says what to do."),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from webhook.check.facts import OPT_IN, OPTED_IN, Facts, Unread
 from webhook.check.finding import Finding, ok, pointless, skipped, warning
-from webhook.site import Profile, Site, matches
+from webhook.core.site import Profile, Site, matches
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
 STRICT = ("baseline", "restricted")

@@ -5,10 +5,10 @@ Taints, free capacity and affinities are the scheduler's affair; a node that is 
 
 from collections.abc import Iterator
 
-from webhook.accelerator import Accelerator
 from webhook.check.facts import Asked, Facts, Node, Nodes, Unread
 from webhook.check.finding import Finding, ok, skipped, warning
-from webhook.quantity import devices
+from webhook.core.catalogue.accelerator import Accelerator
+from webhook.core.quantity import devices
 
 
 def capacity(facts: Facts) -> Finding:

@@ -2,7 +2,7 @@
 
 from webhook.check.facts import Configuration, Facts, Service, Unread
 from webhook.check.finding import Finding, failed, ok, skipped, warning
-from webhook.site import Site
+from webhook.core.site import Site
 
 
 def deployment(facts: Facts) -> Finding:

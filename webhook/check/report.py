@@ -9,7 +9,7 @@ from rich.text import Text
 from webhook.check.checks import Judged
 from webhook.check.facts import Facts
 from webhook.check.finding import Finding, Status
-from webhook.layout import JSON
+from webhook.manifest.style import JSON
 
 STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 WORST: tuple[Status, ...] = ("failed", "warning", "skipped", "ok")

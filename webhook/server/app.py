@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from webhook import __version__
-from webhook.admission import Answer
+from webhook.core.admission import Answer
 from webhook.server.log import Log
 from webhook.server.metrics import Metrics
 from webhook.server.refusals import Refusals

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from webhook import __version__
-from webhook.admission import Answer
+from webhook.core.admission import Answer
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric

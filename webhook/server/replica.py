@@ -20,9 +20,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import uvloop
 
-from webhook import __version__, config
-from webhook.admission import Answer, admit
-from webhook.document import BadConfig
+from webhook import __version__, load
+from webhook.core.admission import Answer, admit
+from webhook.core.schema.decode import BadConfig
+from webhook.core.site import Site
 from webhook.server.app import Webhook
 from webhook.server.connection import Connection
 from webhook.server.connections import Connections, Limits
@@ -34,7 +35,6 @@ from webhook.server.refusals import Refusals
 from webhook.server.settings import BadSetting, Settings
 from webhook.server.tls import Certificate, Pem, build
 from webhook.server.watch import CertificateFiles, SiteFile, StateFile, Unusable
-from webhook.site import Site
 
 RECEIVE_BUFFER = 64 * 1024
 """Bytes that the kernel takes for a connection before we read them, which are also the most that one read
@@ -286,7 +286,7 @@ async def _with_signals(replica: Replica) -> int:
 
 
 def _parser(path: str) -> Callable[[bytes], Site]:
-    builtin = config.builtin()
+    builtin = load.builtin()
     name = path or "defaults"
     return lambda data: Site.parse(data, name, builtin)
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from webhook.document import BadConfig
+from webhook.core.schema.decode import BadConfig
+from webhook.core.site import Site
 from webhook.server.health import Health
 from webhook.server.log import Log
 from webhook.server.metrics import Metrics
 from webhook.server.tls import BadPair, Certificate, Pair, Pem, build
-from webhook.site import Site
 
 Clock = Callable[[], datetime]
 

@@ -1,0 +1,1 @@
+"""The command `accel`: what its words do, each in its own module."""

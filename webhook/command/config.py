@@ -1,0 +1,62 @@
+"""`accel config`: check a site config before it is used, and show what is in effect."""
+
+from collections.abc import Iterator
+
+from webhook.command import catalogue, terminal
+from webhook.core.messages import Denied
+from webhook.core.site import Site
+
+
+def check(site: Site, name: str) -> None:
+    """A file that was read without an error: what is in it, and what in it can have no effect."""
+    for problem in idle(site):
+        terminal.say("warning", "yellow", f"{name}: {problem}")
+    terminal.out().print(f"{name}: valid; {_summary(site)}", soft_wrap=True)
+
+
+def _summary(site: Site) -> str:
+    config = site.config
+    counts = {
+        "placement": len(config.placements),
+        "host profile": len(site.profiles),
+        "scheduler default": len(config.schedulers.defaults),
+        "catalogue entr": len(config.catalogue),
+    }
+    parts = [f"{n} {noun}{_ending(noun, n)}" for noun, n in counts.items() if n]
+    return ", ".join([f"platform {config.platform}", *parts, f"{len(list(site.catalogue.names()))} types"])
+
+
+def _ending(noun: str, count: int) -> str:
+    if noun.endswith("entr"):
+        return "y" if count == 1 else "ies"
+    return "" if count == 1 else "s"
+
+
+def idle(site: Site) -> Iterator[str]:
+    """Patterns that no type has, most likely misspelt."""
+    for index, default in enumerate(site.config.schedulers.defaults):
+        yield from _matchless(site, f"$.schedulers.defaults[{index}].types", default.types)
+    for name, profile in site.config.host_profiles.items():
+        yield from _matchless(site, f"$.hostProfiles.{name}.types", profile.types)
+        if not profile.namespaces:
+            yield f"$.hostProfiles.{name}: no namespaces, so nobody may use it"
+
+
+def _matchless(site: Site, path: str, patterns: tuple[str, ...]) -> Iterator[str]:
+    for pattern in patterns:
+        if not any(site.catalogue.matching(pattern)) and not _is_type(site, pattern):
+            near = catalogue.nearest(site, pattern)
+            yield f'{path}: "{pattern}" is no type\'s name' + (f"; nearest: {near[0]}" if near else "")
+
+
+def _is_type(site: Site, name: str) -> bool:
+    """Topologies that are not a size's default are not listed, but types they are."""
+    try:
+        return site.catalogue.resolve(name).name == name
+    except Denied:
+        return False
+
+
+def show(site: Site, output: str) -> None:
+    """Every key with its value, defaults included."""
+    catalogue.show(site.config, output)

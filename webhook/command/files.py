@@ -1,0 +1,77 @@
+"""The manifests that `-f` names: files, directories and stdin, as text. Reads, and decides nothing."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import BinaryIO
+
+from webhook.core.schema.text_limits import MANIFESTS
+
+ENDINGS = (".yaml", ".yml", ".json")
+"""What a directory's files must end in, as with kubectl."""
+
+
+class Unreadable(Exception):
+    """A file cannot be read; one line, with its name."""
+
+
+def read(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(name, text) of each; "-" is stdin, a directory is its manifests in the order of their names."""
+    left = MANIFESTS
+    for name, data in _data(names):
+        left -= len(data)
+        if left < 0:
+            raise Unreadable(
+                f"{name}: more than {MANIFESTS >> 20} MiB at once; give the files one by one, or split them"
+            )
+        yield name, _decoded(name, data)
+
+
+def _data(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """At most one byte more of each than may be read of all."""
+    for name in names:
+        if name == "-":
+            yield "stdin", _some(sys.stdin.buffer)
+            continue
+        for path in _files(Path(name)):
+            try:
+                with path.open("rb") as file:
+                    yield str(path), _some(file)
+            except OSError as error:
+                raise _unreadable(path, error) from None
+
+
+def _some(file: BinaryIO) -> bytes:
+    return file.read(MANIFESTS + 1)
+
+
+def _files(path: Path) -> list[Path]:
+    """What a name stands for. In a directory only files are read: a pipe or a device there might never end."""
+    if not path.is_dir():
+        return [path]
+    found: list[Path] = []
+    try:
+        for file in sorted(path.iterdir()):
+            if file.suffix not in ENDINGS or S_ISDIR(mode := file.stat().st_mode):
+                continue
+            if not S_ISREG(mode):
+                raise Unreadable(f"{file}: not a file")
+            found.append(file)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if not found:
+        raise Unreadable(f"{path}: no manifest in it ({', '.join(ENDINGS)})")
+    return found
+
+
+def _unreadable(path: Path, error: OSError) -> Unreadable:
+    return Unreadable(f"{error.filename or path}: {(error.strerror or str(error)).lower()}")
+
+
+def _decoded(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Unreadable(f"{name}:{line}: not UTF-8 text") from None

@@ -1,0 +1,392 @@
+"""Why an object gets what it gets: the injection of one object, taken apart by rule, in words. Pure.
+
+The rules are run, not described: every line of `gets` comes from the mutator that makes it so in the webhook. Only
+the sentences about them stand here.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from webhook.command import describe
+from webhook.core import annotations, scheduling
+from webhook.core.annotations import INJECT, NONE, TYPE
+from webhook.core.devices import DEFAULT_CONTAINER, asked_amounts
+from webhook.core.inject import LEFT_ALONE, inject, targets_of
+from webhook.core.kinds.kind import Kind, Setting, Target
+from webhook.core.messages import Denied, Warn
+from webhook.core.patch import Edit, Path, Section, at, render
+from webhook.core.resolution import Place, Resolution, own_topology
+from webhook.core.rules.detect import detected, resources
+from webhook.core.rules.rules import MEGASCALE, MUTATORS, SHM
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One thing that is made true, or is not, and why."""
+
+    what: str
+    why: str
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One pod template."""
+
+    path: str
+    name: str = ""
+    asks: tuple[Line, ...] = ()  # why: where it is written
+    means: str = ""
+    gets: tuple[Line, ...] = ()
+    gets_not: tuple[Line, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One object."""
+
+    name: str
+    verdict: str
+    parts: tuple[Part, ...] = ()
+    around: tuple[Line, ...] = ()  # outside the templates
+    warnings: tuple[str, ...] = ()
+    denied: str = ""
+
+
+def explain(name: str, workload: Kind[Any], value: Any, obj: Any, setting: Setting) -> Explanation:
+    """The injection of an object, whose JSON is `value` and whose view is `obj`, in words."""
+    parts = tuple(_unresolved(place, obj) for place in workload.templates(obj))
+    try:
+        injection = inject(workload, obj, setting)
+        if injection.skipped:
+            warnings = tuple(w.text() for w in injection.warnings)
+            return Explanation(name, _skipped(injection.skipped), parts, warnings=warnings)
+        targets = targets_of(workload, obj, setting)
+        parts = tuple(_part(place, targets, obj, value, setting) for place in workload.templates(obj))
+        around = tuple(_around(workload, obj, targets, setting, value))
+    except Denied as denied:
+        return Explanation(name, "denied", parts, denied=denied.message)
+    operations = render(obj, injection.sections)
+    verdict = _verdict(workload, targets, bool(operations), bool(injection.sections))
+    return Explanation(name, verdict, parts, around, tuple(dict.fromkeys(w.text() for w in injection.warnings)))
+
+
+def _verdict(workload: Kind[Any], targets: Iterable[Target], changed: bool, detected: bool) -> str:
+    if not list(targets):
+        return "injected: a host profile, for its resource" if detected else "not asked: left as it is"
+    if not changed:
+        return "nothing to add: everything is there already"
+    if not workload.patched:
+        return f"checked at admission, where its Pods are injected; accel inject writes it into the {workload.kind}"
+    return "injected"
+
+
+def _skipped(code: str) -> str:
+    owned = "another object controls it: that object, or its Pods, are injected"
+    return f"left alone: {LEFT_ALONE.get(code, owned)}"
+
+
+def _unresolved(place: Place, obj: Any) -> Part:
+    """What is written at a template, without what it means."""
+    return Part(_dotted((*place.path,), None) or "the Pod", place.name, tuple(_asks(place, obj)))
+
+
+def _asks(place: Place, obj: Any) -> Iterator[Line]:
+    found = annotations.nearest_level([annotations.own(level.annotations or {}) for level in place.levels])
+    for key, (text, index) in found.items():
+        if key != annotations.INJECTED:
+            where = _path_of(obj, place.levels[index]) or (*place.path, "metadata")
+            yield Line(f"{key}: {text}", f"on {_dotted((*where, 'annotations'), None)}")
+    for container, resource, amount in annotations.placeholders(place.containers):
+        yield Line(f"{resource}: {amount}", f"a resource of container {container}")
+
+
+def _path_of(node: Any, wanted: Any) -> Path | None:
+    """Where in a view a part of it stands."""
+    if node is wanted:
+        return ()
+    if isinstance(node, msgspec.Struct):
+        children: Iterable[tuple[str | int, Any]] = ((f, getattr(node, f)) for f in node.__struct_fields__)
+    else:
+        children = enumerate(node) if isinstance(node, list) else ()
+    for step, child in children:
+        if isinstance(child, msgspec.Struct | list) and (below := _path_of(child, wanted)) is not None:
+            return (step, *below)
+    return None
+
+
+def _part(place: Place, targets: Iterable[Target], obj: Any, value: Any, setting: Setting) -> Part:
+    part = _unresolved(place, obj)
+    target = next((t for t in targets if t.place.path == place.path), None)
+    if target is None:
+        found = tuple(_detected(place, value, setting))
+        return msgspec.structs.replace(part, means="" if found else _unasked(place, obj), gets=found)
+    gets: list[Line] = []
+    gets_not: list[Line] = []
+    for mutator in MUTATORS:
+        rule, resolution = mutator.__name__, target.resolution
+        edits = [f for f in mutator(target.place, resolution) if not isinstance(f, Warn)]
+        lines = lines_of(place.template, at(value, place.path), edits, _why(rule, target.place, resolution))
+        gets += lines
+        if not lines and (why_not := _why_not(rule, target.place, resolution)):
+            gets_not.append(Line(SUBJECTS[rule], why_not))
+    hardware = target.resolution.accelerator
+    means = f"{hardware.name}: {describe.sentence(hardware)}"
+    return msgspec.structs.replace(part, means=means, gets=tuple(gets), gets_not=tuple(gets_not))
+
+
+SUBJECTS = {
+    "provenance": "annotations",
+    "resources": "resources",
+    "node_selector": "nodeSelector",
+    "tolerations": "tolerations",
+    "placement": "accel.io/placement",
+    "environment": "environment",
+    "shared_memory": SHM,
+    "host": "host devices and libraries",
+    "scheduler": "schedulerName",
+}
+
+
+def _detected(place: Place, value: Any, setting: Setting) -> Iterator[Line]:
+    """What a template gets for its resources alone."""
+    levels = [annotations.own(level.annotations or {}) for level in place.levels]
+    if not setting.site.detect or any(TYPE in level for level in levels) or _off(levels) is not None:
+        return
+    edits = [f for f in detected(place, setting.namespace, setting.site).found if not isinstance(f, Warn)]
+    names = ", ".join(resources(place.spec, setting.site))
+    why = f"site config detect: {names}, and the profile for it"
+    yield from lines_of(place.template, at(value, place.path), edits, why)
+
+
+def _off(levels: list[dict[str, str]]) -> int | None:
+    """The level whose `accel.io/inject: "false"` is the nearest word on the matter."""
+    said = [index for index, level in enumerate(levels) if INJECT in level]
+    return said[-1] if said and levels[said[-1]][INJECT] == "false" else None
+
+
+def _unasked(place: Place, obj: Any) -> str:
+    """Why a template gets nothing."""
+    levels = [annotations.own(level.annotations or {}) for level in place.levels]
+    paths = [_path_of(obj, level) or (*place.path, "metadata") for level in place.levels]
+    if place.path:
+        paths[0] = ("metadata",)
+    off = _off(levels)
+    if off is not None:
+        return f'nothing: {INJECT} is "false" on {_dotted((*paths[off], "annotations"), None)}'
+    found = annotations.nearest_level(levels)
+    if TYPE in found and found[TYPE][0].strip().lower() == NONE:
+        return f"nothing: {TYPE} is none"
+    places = " or ".join(_dotted((*path, "annotations"), None) for path in paths)
+    return f"nothing: no {TYPE} on {places}, and no accel.io/ limit in a container"
+
+
+def lines_of(view: Any, value: Any, edits: Sequence[Edit], why: str) -> list[Line]:
+    """The operations that the edits come to, as lines; `view` and `value` are of the object or template they are of."""
+    lines: list[Line] = []
+    for operation in render(view, [Section((), edits)]):
+        path = tuple(_unescaped(part) for part in operation.path.split("/")[1:])
+        if operation.op == "add" and isinstance(_at(value, path[:-1]), list):
+            path = (*path[:-1], "-")  # a new item, wherever it is put
+        if operation.op == "remove":
+            lines.append(Line(f"without {_dotted(path, value)}", why))
+            continue
+        for leaf, item in _leaves(path, operation.value):
+            lines.append(Line(f"{_dotted(leaf, value)}: {_item(item)}", WHY_ANNOTATION.get(leaf[-1], why)))
+    return lines
+
+
+WHY_ANNOTATION = {
+    annotations.INJECTED: "for people to read",
+    annotations.CONTAINER: "so that the choice stays when containers are added",
+}
+
+
+def _at(node: Any, path: Iterable[str]) -> Any:
+    for step in path:
+        node = _below(node, int(step) if isinstance(node, list) and step.isdigit() else step)
+    return node
+
+
+def _unescaped(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~")
+
+
+def _leaves(path: tuple[str, ...], new: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each field or item that stands at `path` and below."""
+    if isinstance(new, list) and new:
+        for item in new:
+            yield (*path, "-"), item
+    elif isinstance(new, dict) and new and path[-1:] != ("-",):
+        for name, item in new.items():
+            yield from _leaves((*path, name), item)
+    else:
+        yield path, new
+
+
+def _item(item: Any) -> str:
+    """A list's item in as few words as say it."""
+    if not isinstance(item, dict):
+        return _text(item)
+    if item.keys() == {"name", "value"}:
+        return f"{item['name']}={item['value']}"
+    if item.keys() == {"key", "operator"}:
+        return f"{item['key']} {item['operator']}"
+    field = item.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath") if "valueFrom" in item else None
+    return f"{item['name']} from {field}" if field else _text(item)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _dotted(path: Iterable[str | int], value: Any) -> str:
+    """A path as people write it: a container goes by its name, and a name with dots stands apart."""
+    text, node = "", value
+    for part in path:
+        if part == "-":
+            continue
+        step = int(part) if isinstance(node, list) and str(part).isdigit() else part
+        node = _below(node, step)
+        if isinstance(step, int):
+            text += f"[{(node.get('name') if isinstance(node, dict) else None) or step}]"
+        else:
+            text += ("" if not text else " " if "." in step or "/" in step else ".") + step
+    return text
+
+
+def _below(node: Any, step: str | int) -> Any:
+    if isinstance(node, dict):
+        return node.get(step)
+    if isinstance(node, list) and isinstance(step, int) and step < len(node):
+        return node[step]
+    return None
+
+
+def _around(workload: Kind[Any], obj: Any, targets: Sequence[Target], setting: Setting, value: Any) -> Iterator[Line]:
+    for found in workload.object_edits(obj, targets, setting):
+        if not isinstance(found, Warn):
+            yield from lines_of(obj, value, [found], _why_around(str(found.path[-1]), workload, targets))
+
+
+def _why_around(field: str, workload: Kind[Any], targets: Sequence[Target]) -> str:
+    hosts = next((t.resolution.accelerator for t in targets if t.resolution.multi_host), None)
+    if "exclusive-topology" in field:
+        return "each slice gets a node pool for itself (site config exclusivePlacement)"
+    if field == scheduling.MIN_MEMBER:
+        return "Volcano starts all hosts of a slice together"
+    if field == "groupName":
+        return "JobSet can then count the slices of one job"
+    if field == "completionMode":
+        return "each host needs an index"
+    if hosts is not None and field in ("parallelism", "completions", "size", "numOfHosts", "subGroupSize"):
+        return f"{hosts.name} has {hosts.hosts} hosts, one Pod each"
+    return f"rule for {workload.kind}"
+
+
+def _why(rule: str, place: Place, resolution: Resolution) -> str:
+    """The rule's reason, for what it adds."""
+    site, ask, hardware = resolution.site, resolution.ask, resolution.accelerator
+    config = site.config
+    if rule == "resources":
+        return f"{_amount(resolution)}; {_choice(place, resolution)}"
+    if rule == "shared_memory":
+        return f"accel.io/shm: {ask.shm}" if ask.shm else f"site config sharedMemory: {config.shared_memory}"
+    if rule == "scheduler":
+        return f"accel.io/scheduler: {ask.scheduler}" if ask.scheduler else "site config schedulers.defaults"
+    if rule == "placement":
+        return " and ".join(f"site config placements.{name}" for name in ask.placements)
+    if rule == "environment":
+        return _why_environment(resolution)
+    return {
+        "provenance": "copied: the Pods hear only their own template",
+        "placeholders": "the real resource takes its place",
+        "node_selector": f"nodes with {hardware.name}, by the labels of platform {config.platform}",
+        "tolerations": "the taint of such nodes",
+        "accelerator_annotations": "site config tpu.legacyVersion",
+        "network": "with hostNetwork, the hosts of a slice find each other only through the cluster's DNS",
+        "host": f"site config hostProfiles, mode {ask.mode}",
+    }.get(rule, rule)
+
+
+def _amount(resolution: Resolution) -> str:
+    ask, hardware = resolution.ask, resolution.accelerator
+    if hardware.slice is not None:
+        share = " evenly divided" if len(resolution.holders) > 1 else ""
+        return f"the chips of one host{share}" if hardware.hosts > 1 else f"all its chips{share}"
+    if ask.count is not None:
+        return f"accel.io/count: {ask.count}"
+    if ask.amount is not None and hardware.count is None:
+        return f"as many as {ask.where} says"
+    if hardware.count is not None:
+        return "all devices of the machine"
+    if any(asked_amounts(h.container, hardware.resource) for h in resolution.holders):
+        return "as many as the container asks for"
+    return "1, since neither accel.io/count nor the container says how many"
+
+
+def _choice(place: Place, resolution: Resolution) -> str:
+    """Why these containers."""
+    ask, resource = resolution.ask, resolution.accelerator.resource
+    if ask.containers:
+        return "accel.io/container names it" if not ask.placeholders else "the container that has the limit"
+    if any(asked_amounts(h.container, resource) for h in resolution.holders):
+        return "the container that asks for it"
+    if place.annotations.get(DEFAULT_CONTAINER) == resolution.holders[0].container.name:
+        return "the default container"
+    return "the first container"
+
+
+def _why_environment(resolution: Resolution) -> str:
+    reasons = []
+    if resolution.slices is not None:
+        reasons.append("several slices form one job")
+    if resolution.worker is not None:
+        reasons.append("site config tpu.environment: full")
+    return "; ".join(reasons)
+
+
+def _why_not(rule: str, place: Place, resolution: Resolution) -> str:
+    """Why a rule added nothing; empty where nobody would ask."""
+    ask, hardware = resolution.ask, resolution.accelerator
+    if rule == "resources":
+        return "accel.io/mode: host gives devices by path" if ask.mode == "host" else "there already"
+    if rule == "node_selector":
+        return _why_no_selector(place, resolution)
+    if rule == "tolerations":
+        return "there already" if hardware.tolerations else "no taint is known on such nodes"
+    if rule == "environment" and hardware.slice is not None:
+        return _why_no_environment(resolution)
+    if rule == "shared_memory":
+        return f"something is mounted there already (accel.io/shm: {ask.shm})" if ask.shm not in (None, "false") else ""
+    if rule == "placement" and ask.placements:
+        return "there already"
+    if rule == "scheduler" and (ask.scheduler or ask.queue) and not resolution.scheduling.warnings:
+        return "there already"
+    return ""
+
+
+def _why_no_selector(place: Place, resolution: Resolution) -> str:
+    hardware, platform = resolution.accelerator, resolution.site.config.platform
+    if platform == "none":
+        return "site config platform: none"
+    if not hardware.selector:
+        return f"{hardware.name} is any node with {hardware.resource}, on platform {platform}"
+    return "there already" + (", or the slice has a topology of its own" if own_topology(place) else "")
+
+
+def _why_no_environment(resolution: Resolution) -> str:
+    """Why no MEGASCALE_* and no TPU_* variable."""
+    hardware, ask = resolution.accelerator, resolution.ask
+    have = {e.name for h in resolution.holders for e in h.container.env or () if e is not None}
+    if resolution.slices is not None and not have.isdisjoint(MEGASCALE):
+        return "MEGASCALE_*: the container has some of them, so all are its own"
+    if ask.multislice is False:
+        return "MEGASCALE_*: accel.io/multislice: false"
+    if hardware.slice is not None and not hardware.slice.multislice:
+        return f"MEGASCALE_*: {hardware.name} is of a generation without multislice"
+    if hardware.hosts == 1:
+        return "MEGASCALE_*: slices of one host are no multislice, unless accel.io/multislice says so"
+    if resolution.worker is None and resolution.site.config.tpu.environment == "megascale":
+        return "MEGASCALE_*: one slice; TPU_*: set by GKE (site config tpu.environment: megascale)"
+    if resolution.worker is None:
+        return "MEGASCALE_*: one slice; TPU_*: set by its controller"
+    return "there already"

@@ -1,0 +1,1 @@
+"""What decides. Pure: no files, no clock, no network, no logging."""

@@ -1,0 +1,257 @@
+"""bytes in, bytes out: one AdmissionReview request becomes one answer. Pure.
+
+Two families of errors: the object is wrong (`Denied`, a decision), or the request is (`BadReview`, an HTTP 400).
+Anything else is ours: HTTP 500, so that failurePolicy decides, and never a patch that was not meant.
+"""
+
+import traceback
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Final, final
+
+import msgspec
+
+from webhook.core import limits, review, update
+from webhook.core.inject import Injection, inject
+from webhook.core.kinds.kind import Kind, Setting
+from webhook.core.kinds.registry import WORKLOADS
+from webhook.core.messages import Denied, Warn
+from webhook.core.patch import Section, render
+from webhook.core.review import BadReview, TooDeep
+from webhook.core.schema.admission import Request, Response, Status
+from webhook.core.schema.operation import Operation
+from webhook.core.site import Site
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What goes back to the API server, and what the caller counts and logs of it."""
+
+    status: int  # HTTP: 200 for every decision; 400 not a review; 500 unexpected
+    body: bytes  # JSON AdmissionReview on 200, else one line of text
+    outcome: str  # "injected", "unchanged", "skipped", "denied", "bad-review", "error"
+    code: str = ""  # why, a key of the messages' tables; never user text: safe as a metric label
+    kind: str = ""  # one of the kinds that we know, else "other"
+    operation: str = ""  # CREATE, UPDATE, other
+    _: KW_ONLY
+    dry_run: bool = False
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""  # or generateName with a "*"
+    type: str = ""  # canonical type, where one was resolved
+    detail: str = ""  # denial message, or a traceback when outcome is "error": for the log only
+
+
+def admit(body: bytes, site: Site) -> Answer:
+    """The answer to one request. Never raises."""
+    try:
+        mentioned = mentions_us(body)
+        request = (_created(body) if mentioned else None) or review.decode(body)
+    except TooDeep as deep:
+        return _too_deep(body, deep)
+    except BadReview as bad:
+        return _bad(bad)
+    try:
+        return _decide(request, site, mentioned)
+    except TooDeep as deep:
+        return _too_deep(body, deep)
+    except BadReview as bad:
+        return _bad(bad)
+    except Exception:
+        return _answer(request, 500, b"accel-injector: internal error", "error", detail=traceback.format_exc())
+
+
+def _too_deep(body: bytes, deep: TooDeep) -> Answer:
+    """A decision all the same, where we can tell whose request it is."""
+    request = review.decode_head(body)
+    if request is None:
+        return _bad(deep)
+    denied = limits.too_large("the object", "more levels than can be read", "some hundreds of levels, one in another")
+    if request.operation == "UPDATE":
+        return _allowed(request, "unchanged", update.refused(denied).warnings, code=denied.code)
+    return _denied(request, denied)
+
+
+def _bad(bad: BadReview) -> Answer:
+    return Answer(400, str(bad).encode(), "bad-review", code="bad-review")
+
+
+_READERS: Final = {
+    review.opening(workload.group, version, workload.kind): review.reader(workload.view)
+    for workload in WORKLOADS.values()
+    for version in workload.versions
+}
+
+
+def _created(body: bytes) -> Request[Any] | None:
+    """A new object of a kind that we know, read in one go; None for everything else.
+
+    It only saves reading the object twice: what is None here, `decode` and `_decide` look at.
+    """
+    reader = _READERS.get(review.opened(body))
+    request = review.read(body, reader) if reader is not None else None
+    if request is None or request.operation != "CREATE" or request.subResource:
+        return None
+    kind = request.kind
+    workload = WORKLOADS.get((kind.group, kind.kind))
+    return request if workload is not None and isinstance(request.object, workload.view) else None
+
+
+def _decide(request: Request[Any], site: Site, mentioned: bool) -> Answer:
+    """`mentioned`: anywhere in the review, so perhaps in the object."""
+    kind, obj = request.kind, request.object
+    workload = WORKLOADS.get((kind.group, kind.kind))
+    if workload is not None and isinstance(obj, workload.view):
+        return _judged(request, workload, obj, site)
+    raw = bytes(obj)
+    if request.subResource or raw == b"null" or request.operation not in ("CREATE", "UPDATE"):
+        return _allowed(request, "skipped", code="not-ours")
+    if workload is None:
+        unknown = Warn("unknown-kind", {"kind": request.kind.kind[:48]})
+        return _allowed(request, "skipped", (unknown,), code="unknown-kind")
+    if request.operation == "UPDATE" and not workload.reapply:
+        return _allowed(request, "skipped", code="update")
+    if not site.detect and not (mentioned and _concerns_us(request, workload, raw)):
+        return _allowed(request, "unchanged")
+    try:
+        obj = view(workload, raw)
+    except Denied as denied:
+        return _refused(request, workload, denied)
+    return _judged(request, workload, obj, site)
+
+
+def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool:
+    if mentions_us(raw):
+        return True
+    return request.operation == "UPDATE" and workload.reapply == "mutable" and mentions_us(bytes(request.oldObject))
+
+
+def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Answer:
+    try:
+        injection = _injection(request, workload, obj, site)
+    except Denied as denied:
+        return _refused(request, workload, denied)
+    return _injected(request, workload, obj, injection)
+
+
+def _refused(request: Request[Any], workload: Kind[Any], denied: Denied) -> Answer:
+    if request.operation == "UPDATE" and workload.reapply == "immutable":  # a schemaless kind's fields
+        return _allowed(request, "unchanged", update.refused(denied).warnings, code=denied.code)
+    return _denied(request, denied)
+
+
+def mentions_us(raw: bytes) -> bool:
+    """Whether the object can carry an `accel.io/` key at all: a cheap look that saves the decoding.
+
+    JSON may spell any letter as an escape, so text with escapes of ASCII letters is looked at in full; the slash,
+    which has an escape of its own, is not looked for.
+    """
+    return b"accel.io" in raw or b"\\u00" in raw
+
+
+_DECODERS: Final = {key: msgspec.json.Decoder(workload.view) for key, workload in WORKLOADS.items()}
+
+
+def view(workload: Kind[Any], raw: bytes) -> Any:
+    """The typed view of an object; raises `Denied` where a field has another type than the kind's schema says."""
+    try:
+        return _DECODERS[workload.group, workload.kind].decode(raw)
+    except msgspec.MsgspecError as error:
+        raise limits.unreadable(raw, str(error)) from None
+
+
+def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Injection:
+    setting = Setting(request.namespace or "", site)
+    if request.operation != "UPDATE":
+        return inject(workload, obj, setting)
+    old = review.plain(request.oldObject)
+    if workload.reapply == "mutable":
+        return update.follow_type(workload, review.plain(request.object), old, setting)
+    return update.keep_stored(workload, obj, old, setting)
+
+
+_PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3
+"""Bytes of a patch: it goes as base64, with warnings and the rest beside it."""
+
+_TYPES: Final = 4096
+"""Characters of the types in an audit annotation."""
+
+
+def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: Injection) -> Answer:
+    operations = _operations(obj, injection) if workload.patched else []
+    types = ",".join(injection.types)[:_TYPES]
+    if not operations:
+        outcome = "skipped" if injection.skipped else "unchanged"
+        return _allowed(request, outcome, injection.warnings, code=injection.skipped, type_name=types)
+    patch = review.encode_patch(operations, _PATCH)
+    if patch is None:
+        size = f"more than {_PATCH:,} bytes of changes"
+        return _refused(request, workload, limits.too_large("what is to be injected", size, f"{_PATCH:,}"))
+    response = Response(
+        uid=request.uid,
+        allowed=True,
+        patchType="JSONPatch",
+        patch=patch,
+        warnings=_texts(injection.warnings),
+        auditAnnotations={"type": types, "outcome": "injected"},
+    )
+    return _answer(request, 200, review.encode(response), "injected", type_name=types)
+
+
+def _operations(obj: Any, injection: Injection) -> list[Operation]:
+    """JSON Patch is done in order, so leftovers go first and the edits see an object without them."""
+    if not injection.leftovers:
+        return render(obj, injection.sections)
+    leftovers = Section((), injection.leftovers)
+    return [*render(obj, [leftovers]), *render(injection.base, injection.sections)]
+
+
+def _allowed(
+    request: Request[Any], outcome: str, warnings: tuple[Warn, ...] = (), *, code: str = "", type_name: str = ""
+) -> Answer:
+    response = Response(uid=request.uid, allowed=True, warnings=_texts(warnings))
+    return _answer(request, 200, review.encode(response), outcome, code=code, type_name=type_name)
+
+
+def _denied(request: Request[Any], denied: Denied) -> Answer:
+    status = Status(403 if denied.reason == "Forbidden" else 422, denied.reason, denied.message)
+    response = Response(uid=request.uid, allowed=False, status=status)
+    body = review.encode(response)
+    return _answer(request, 200, body, "denied", code=denied.code, detail=denied.message)
+
+
+def _texts(warnings: tuple[Warn, ...]) -> tuple[str, ...]:
+    texts: dict[str, None] = {}
+    for warning in warnings:
+        texts[warning.text()] = None
+        if len(texts) == limits.WARNINGS:
+            break
+    return tuple(texts)
+
+
+def _answer(
+    request: Request[Any],
+    status: int,
+    body: bytes,
+    outcome: str,
+    *,
+    code: str = "",
+    type_name: str = "",
+    detail: str = "",
+) -> Answer:
+    kind, operation = request.kind, request.operation
+    workload = WORKLOADS.get((kind.group, kind.kind))
+    return Answer(
+        status=status,
+        body=body,
+        outcome=outcome,
+        code=code,
+        kind=workload.name if workload else "other",
+        operation=operation if operation in ("CREATE", "UPDATE") else "other",
+        dry_run=bool(request.dryRun),
+        uid=request.uid,
+        namespace=request.namespace or "",
+        name=request.name or "",
+        type=type_name,
+        detail=detail,
+    )

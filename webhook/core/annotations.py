@@ -1,0 +1,294 @@
+"""The user's whole interface: the `accel.io/` annotations and the placeholder limits. Pure.
+
+Each key is resolved by itself and the nearest level wins; a nearer type voids an outer count, topology and
+container. Values are checked here, as words; what they mean for hardware is the catalogue's affair.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Final, final
+
+from webhook.core import limits, quantity
+from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.metadata import annotations_of
+from webhook.core.schema.pod import Annotations, Container, Metadata
+
+PREFIX: Final = "accel.io/"
+TYPE: Final = PREFIX + "type"
+COUNT: Final = PREFIX + "count"
+TOPOLOGY: Final = PREFIX + "topology"
+CONTAINER: Final = PREFIX + "container"
+MODE: Final = PREFIX + "mode"
+SCHEDULER: Final = PREFIX + "scheduler"
+QUEUE: Final = PREFIX + "queue"
+PLACEMENT: Final = PREFIX + "placement"
+SHM: Final = PREFIX + "shm"
+MULTISLICE: Final = PREFIX + "multislice"
+INJECT: Final = PREFIX + "inject"
+INJECTED: Final = PREFIX + "injected"
+
+KEYS: Final = (
+    TYPE,
+    COUNT,
+    TOPOLOGY,
+    CONTAINER,
+    MODE,
+    SCHEDULER,
+    QUEUE,
+    PLACEMENT,
+    SHM,
+    MULTISLICE,
+    INJECT,
+    INJECTED,
+)
+_KNOWN: Final = frozenset(KEYS)
+VOIDED: Final = (COUNT, TOPOLOGY, CONTAINER)
+"""What an outer level says of another type than the one that a nearer level names."""
+COPIED: Final = (TYPE, COUNT, TOPOLOGY, CONTAINER, MODE, SCHEDULER, QUEUE, PLACEMENT, SHM, MULTISLICE)
+"""What a pod template takes over from outer levels, so that its Pods say the same when they arrive."""
+
+_LONGEST: Final = {CONTAINER: limits.LIST, PLACEMENT: limits.LIST}
+"""Characters of a value, where it is more than one word."""
+
+NONE: Final = "none"
+_MODES: Final = ("plugin", "host")
+_BOOLEANS: Final = ("true", "false")
+
+
+@final
+@dataclass(frozen=True)
+class Ask:
+    """What the user asked of one pod template, checked as words."""
+
+    type: str  # as the user wrote it
+    where: str  # how to name the place of `type` in a message
+    _: KW_ONLY
+    count: int | None = None
+    topology: str | None = None
+    containers: tuple[str, ...] = ()
+    mode: str = "plugin"
+    scheduler: str | None = None
+    queue: str | None = None
+    placements: tuple[str, ...] = ()
+    shm: str | None = None  # "true" or a size; None: the site's default
+    multislice: bool | None = None
+    outer: tuple[tuple[str, str], ...] = ()  # keys that took effect from outside the template, to be copied to it
+    placeholders: tuple[tuple[str, str], ...] = ()  # (container, resource) to be replaced by the real one
+    amount: int | None = None  # the placeholder's quantity: devices, or 1 where the type fixes their number
+    also: str | None = None  # a type annotation on the same template, which must mean the same as the placeholder
+
+
+@final
+@dataclass(init=False)
+class TemplateAnnotations:
+    """What the levels around one pod template, and its containers, say to us."""
+
+    levels: list[dict[str, str]]  # our keys, from the outermost metadata to the template's own
+    placeholders: list[tuple[str, str, object]]  # (container, resource, quantity)
+    off: int | None  # the level whose `accel.io/inject: "false"` is the nearest word on the matter
+    typed: bool  # there is a type at some level, or a placeholder
+
+    def __init__(self, levels: list[dict[str, str]], placeholders: list[tuple[str, str, object]]) -> None:
+        self.levels = levels
+        self.placeholders = placeholders
+        self.off = _off(levels)
+        self.typed = bool(placeholders) or any(TYPE in level for level in levels)
+
+
+def read_annotations(
+    levels: Sequence[Metadata], containers: Sequence[tuple[str, int, Container]]
+) -> TemplateAnnotations:
+    """What is said to us around a template, whose own metadata is the last of `levels`."""
+    return TemplateAnnotations([own(annotations_of(level)) for level in levels], placeholders(containers))
+
+
+def _off(levels: Sequence[Mapping[str, str]]) -> int | None:
+    for index in range(len(levels) - 1, -1, -1):
+        if INJECT in levels[index]:
+            return index if switched_off(levels[index]) else None
+    return None
+
+
+def own(annotations: Annotations) -> dict[str, str]:
+    """The annotations that we know, without those that are null. It looks for ours, however many others there are."""
+    return {key: value for key in KEYS if (value := annotations.get(key)) is not None}
+
+
+def unknown(annotations: Annotations) -> list[str]:
+    """Keys with our prefix that nobody reads, sorted."""
+    return sorted([k for k, v in annotations.items() if k.startswith(PREFIX) and k not in _KNOWN and v is not None])
+
+
+def nearest_level(levels: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, int]]:
+    """Each key's value and the level that it comes from; `levels` go from the outermost to the template's own."""
+    if len(levels) == 1:
+        return {key: (value, 0) for key, value in levels[0].items()}
+    found: dict[str, tuple[str, int]] = {}
+    for index, level in enumerate(levels):
+        if TYPE in level:
+            for key in VOIDED:
+                found.pop(key, None)
+        for key, value in level.items():
+            found[key] = (value, index)
+    return found
+
+
+def placeholders(containers: Sequence[tuple[str, int, Container]]) -> list[tuple[str, str, object]]:
+    """(container, resource, quantity) of every `accel.io/` limit or request."""
+    found: dict[tuple[str, str], object] = {}
+    for _, _, container in containers:
+        resources = container.resources
+        if resources is not None:
+            _hold(found, container.name or "", resources.limits)
+            _hold(found, container.name or "", resources.requests)
+    return [(name, resource, amount) for (name, resource), amount in found.items()]
+
+
+def _hold(found: dict[tuple[str, str], object], name: str, amounts: Mapping[str, object] | None) -> None:
+    if amounts is None:
+        return
+    for resource in amounts:
+        if resource.startswith(PREFIX):
+            found.setdefault((name, resource), amounts[resource])
+
+
+def ask(said: TemplateAnnotations) -> Ask | None:
+    """What is asked for; None where there is no type at all."""
+    if said.placeholders:
+        return _by_resource(said.levels, said.placeholders)
+    found = nearest_level(said.levels)
+    return _asked(found, len(said.levels) - 1) if TYPE in found else None
+
+
+def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
+    for key, (word, _) in found.items():
+        limits.check(key, word, _LONGEST.get(key, limits.WORD))
+    if len(found) == 1:  # a type alone, as mostly
+        word, level = found[TYPE]
+        return Ask(word.strip(), TYPE, outer=() if level == template else ((TYPE, word),))
+    text = {key: value.strip() for key, (value, _) in found.items()}
+    return Ask(
+        type=text[TYPE],
+        where=TYPE,
+        count=_count(text.get(COUNT)),
+        topology=text.get(TOPOLOGY),
+        containers=_names(CONTAINER, text.get(CONTAINER)),
+        mode=_one_of(MODE, text.get(MODE), _MODES) or "plugin",
+        scheduler=_filled(SCHEDULER, text.get(SCHEDULER)),
+        queue=_filled(QUEUE, text.get(QUEUE)),
+        placements=_names(PLACEMENT, text.get(PLACEMENT)),
+        shm=_shm(text.get(SHM)),
+        multislice=_boolean(MULTISLICE, text.get(MULTISLICE)),
+        outer=tuple((k, found[k][0]) for k in COPIED if k in found and found[k][1] != template),
+    )
+
+
+def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> Ask:
+    """A placeholder is a type, with its container, on the template itself."""
+    resources = sorted({resource for _, resource, _ in held})
+    if len(resources) > 1:
+        raise Denied("two-types", where="a limit", value=resources[0], other=quoted(resources[1]) + " too")
+    amounts = {_amount(name, resource, amount) for name, resource, amount in held}
+    if len(amounts) > 1:
+        found = ", ".join(map(str, sorted(amounts)))
+        raise Denied(
+            "placeholder-quantity",
+            where=f"limit {resources[0][:64]}",
+            value=found,
+            valid="one number for all",
+        )
+    near, holders = levels[-1], tuple(dict.fromkeys(name for name, _, _ in held))
+    meant = {**near, TYPE: resources[0].removeprefix(PREFIX), CONTAINER: ",".join(holders)}
+    asked = _asked(nearest_level([*levels[:-1], meant]), len(levels) - 1)
+    if CONTAINER in near and set(_names(CONTAINER, near[CONTAINER])) != set(holders):
+        other = f"{CONTAINER} names {quoted(near[CONTAINER])}"
+        raise Denied("two-types", where=f"container {quoted(meant[CONTAINER])}", value=resources[0], other=other)
+    return replace(
+        asked,
+        where=f"limit {resources[0][:64]}",
+        amount=amounts.pop(),
+        also=near.get(TYPE),
+        placeholders=tuple((name, resource) for name, resource, _ in held),
+        outer=(*asked.outer, *((key, meant[key]) for key in (TYPE, CONTAINER) if key not in near)),
+    )
+
+
+def _amount(container: str, resource: str, amount: object) -> int:
+    count = quantity.devices(amount)
+    if count is None or count < 1:
+        where = f"limit {resource[:64]} of container {quoted(container)}"
+        if isinstance(amount, str):
+            limits.check(where, amount, limits.QUANTITY)
+        raise Denied("placeholder-quantity", where=where, value=amount, valid="an integer from 1 (a TPU: 1)")
+    return count
+
+
+def without_effect(levels: Sequence[Mapping[str, str]]) -> list[str]:
+    """The keys that say nothing, since no level has a type."""
+    return [key for key in KEYS[1:-2] if any(key in level for level in levels)]
+
+
+def strange(keys: Iterable[str]) -> list[Warn]:
+    """Warnings of keys that nobody reads, each with the one that was probably meant: of a few, and of how many more."""
+    every = list(dict.fromkeys(keys))
+    named = every if len(every) <= limits.WARNINGS else every[: limits.WARNINGS - 1]
+    found = [Warn("unknown-key", {"key": key[:48], "nearest": _nearest(key)}) for key in named]
+    if len(named) < len(every):
+        found.append(Warn("unknown-keys", {"number": f"{len(every) - len(named):,}"}))
+    return found
+
+
+def _nearest(key: str) -> str:
+    found: list[str] = difflib.get_close_matches(key[: limits.LABEL_VALUE], KEYS[:-1], n=1, cutoff=0.0)
+    return found[0]
+
+
+def switched_off(level: Mapping[str, str]) -> bool:
+    """Whether this level says `accel.io/inject: "false"`."""
+    value = _one_of(INJECT, level.get(INJECT), _BOOLEANS)
+    return value == "false"
+
+
+def _one_of(key: str, value: str | None, valid: Sequence[str]) -> str | None:
+    if value is None or value in valid:
+        return value
+    raise Denied("bad-value", where=key, value=value, valid=", ".join(f'"{word}"' for word in valid))
+
+
+def _boolean(key: str, value: str | None) -> bool | None:
+    word = _one_of(key, value, _BOOLEANS)
+    return None if word is None else word == "true"
+
+
+def _filled(key: str, value: str | None) -> str | None:
+    if value == "":
+        raise Denied("bad-value", where=key, value=value, valid="a name")
+    return value
+
+
+def _count(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value) > 0):
+        raise Denied("bad-value", where=COUNT, value=value, valid="an integer from 1")
+    return int(value)
+
+
+def _names(key: str, value: str | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    names = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
+    if "" in names:
+        raise Denied("bad-value", where=key, value=value, valid="a name, or several with commas between them")
+    return names
+
+
+def _shm(value: str | None) -> str | None:
+    if value is None or value in _BOOLEANS:
+        return value
+    limits.check(SHM, value, limits.QUANTITY)
+    size = quantity.parse(value)
+    if size is None or size < 1:
+        raise Denied("bad-value", where=SHM, value=value, valid='"true", "false", or a size such as 64Gi')
+    return value

@@ -1,0 +1,1 @@
+"""What an accelerator's name means in hardware."""

@@ -1,0 +1,236 @@
+"""Which containers hold the devices, and how many each. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from webhook.core import limits, quantity
+from webhook.core.annotations import COUNT, Ask
+from webhook.core.catalogue.accelerator import Accelerator
+from webhook.core.container import Placed
+from webhook.core.messages import Denied, quoted
+from webhook.core.schema.pod import Annotations, Container
+
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+"""Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
+
+Amounts = dict[tuple[str, int], int]
+"""The devices that containers ask for already, by where they stand."""
+
+
+@final
+@dataclass(init=False)
+class Holder:
+    """A container that gets devices, where it stands, and its number of them."""
+
+    within: str  # "containers" or "initContainers"
+    index: int
+    container: Container
+    devices: int
+
+    def __init__(self, within: str, index: int, container: Container, devices: int) -> None:
+        self.within = within
+        self.index = index
+        self.container = container
+        self.devices = devices
+
+
+def asked_amounts(container: Container, resource: str) -> list[tuple[str, object]]:
+    """What the container already says of the resource: ("limits", "4"), ("requests", 4)."""
+    found: list[tuple[str, object]] = []
+    resources = container.resources
+    if resources is None:
+        return found
+    limits, requests = resources.limits, resources.requests
+    if limits and (amount := limits.get(resource)) is not None:
+        found.append(("limits", amount))
+    if requests and (amount := requests.get(resource)) is not None:
+        found.append(("requests", amount))
+    return found
+
+
+def asked(within: str, container: Container, resource: str) -> int | None:
+    """The devices that a container already asks for; None where it says nothing of them.
+
+    Limits and requests of an extended resource must be equal, and whole:
+    https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources
+    """
+    found: int | None = None
+    for part, amount in asked_amounts(container, resource):
+        count = quantity.devices(amount)
+        if count is None or count < 0:
+            where = f"{_named_part(within, container, part)}.{resource}"
+            if isinstance(amount, str):
+                limits.check(where, amount, limits.QUANTITY)
+            raise Denied("bad-value", where=where, value=amount, valid="a whole number")
+        if found is not None and found != count:
+            raise Denied(
+                "devices-conflict",
+                where=_named_part(within, container, part),
+                value=count,
+                resource=resource,
+                type="resources.limits",
+                want=found,
+            )
+        found = count
+    return found
+
+
+def _named_part(within: str, container: Container, part: str) -> str:
+    return f"{within} {quoted(container.name)}: resources.{part}"
+
+
+def _amounts(placed: Sequence[Placed], resource: str) -> Amounts:
+    """What the ordinary containers ask for; init containers are looked at only where they are named."""
+    found: Amounts = {}
+    for within, index, container in placed:
+        amount = asked(within, container, resource) if within == "containers" else None
+        if amount:
+            found[within, index] = amount
+    return found
+
+
+def _unnamed(ask: Ask, annotations: Annotations, placed: Sequence[Placed], amounts: Amounts) -> list[Placed]:
+    """The containers that get devices where none is named: those that ask, else the default, else the first."""
+    ordinary = [p for p in placed if p[0] == "containers"]
+    asking = [p for p in ordinary if p[:2] in amounts] if amounts else []
+    if asking:
+        return asking
+    if not ordinary:
+        raise Denied("no-containers", value=ask.type)
+    default = annotations.get(DEFAULT_CONTAINER)
+    if default:
+        for candidate in ordinary:
+            if candidate[2].name == default:
+                return [candidate]
+    return ordinary[:1]
+
+
+def _named(names: Sequence[str], placed: Sequence[Placed]) -> list[Placed]:
+    by_name: dict[str | None, Placed] = {}
+    for candidate in placed:
+        by_name.setdefault(candidate[2].name, candidate)
+    for name in names:
+        if name not in by_name:
+            known = ", ".join(quoted(p[2].name) for p in placed[:10]) or "there are none"
+            raise Denied("unknown-container", value=name, names=known)
+    return [by_name[name] for name in names]
+
+
+def holders(
+    ask: Ask, accelerator: Accelerator, annotations: Annotations, placed: Sequence[Placed], keep: bool = False
+) -> tuple[Holder, ...]:
+    """Every container that holds devices after injection; raises `Denied` where the user's amounts do not fit.
+
+    `keep`: amounts that are there are an earlier injection's, and right as they are.
+    """
+    resource = accelerator.resource
+    amounts: Amounts | None = None
+    if ask.containers:
+        picked = _named(ask.containers, placed)
+    else:
+        amounts = _amounts(placed, resource)
+        picked = _unnamed(ask, annotations, placed, amounts)
+    if keep:
+        there = [(w, i, c, n) for w, i, c in placed if (n := asked(w, c, resource))]
+        if there:
+            return tuple([Holder(*one) for one in there])
+    if accelerator.slice is None:
+        return _gpu(ask, accelerator, picked)
+    _whole_share(ask, accelerator)
+    return _tpu(ask, accelerator, picked, placed, _amounts(placed, resource) if amounts is None else amounts)
+
+
+def _tpu(
+    ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Sequence[Placed], existing: Amounts
+) -> tuple[Holder, ...]:
+    """One host's chips, in one container, or divided where the hardware can."""
+    chips = accelerator.count or 0
+    if existing:
+        places = {p[:2] for p in picked}
+        picked = picked + [p for p in placed if p[:2] in existing and p[:2] not in places]
+    divisible = accelerator.slice is not None and accelerator.slice.divisible
+    if len(picked) > 1 and not divisible:
+        names = ", ".join(p[2].name or "" for p in picked)
+        raise Denied("one-container", value=names, type=accelerator.name)
+    if len(existing) == len(picked) and sum(existing.values()) == chips:
+        if ask.count is not None and any(n != ask.count for n in existing.values()):
+            raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid="what the containers ask for")
+        return tuple([Holder(w, i, c, existing[w, i]) for w, i, c in picked])
+    if chips % len(picked):
+        raise Denied(
+            "uneven-division", value=", ".join(p[2].name or "" for p in picked), chips=chips, type=accelerator.name
+        )
+    share = chips // len(picked)
+    if ask.count not in (None, share):
+        smaller = [n for n in accelerator.per_host_choices if n < chips]
+        valid = ", ".join([str(share), *(f"{n} for {chips // n} hosts" for n in smaller), "or leave it out"])
+        raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid=valid)
+    return tuple([_holder(p, share, accelerator) for p in picked])
+
+
+def _whole_share(ask: Ask, accelerator: Accelerator) -> None:
+    """A placeholder of a type that fixes its count means one node's share: 1."""
+    if ask.amount not in (None, 1):
+        valid = f"1 (one host's share: {accelerator.count} x {accelerator.resource})"
+        raise Denied("placeholder-quantity", where=ask.where, value=ask.amount, valid=valid)
+
+
+def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Holder, ...]:
+    if accelerator.count is not None:
+        _whole_share(ask, accelerator)
+        wanted = ask.count or accelerator.count
+    else:
+        wanted = _agreed(ask)
+    resource = accelerator.resource
+    found = tuple([_holder(p, wanted or asked(p[0], p[2], resource) or 1, accelerator) for p in picked])
+    total = _at_once(found)
+    if accelerator.most is not None and total > accelerator.most:
+        where = f"{COUNT}" if ask.count else f"{len(found)} containers" if len(found) > 1 else "the container"
+        raise Denied(
+            "too-many-devices",
+            where=where,
+            value=total,
+            resource=resource,
+            type=accelerator.name,
+            most=accelerator.most,
+        )
+    return found
+
+
+def _at_once(found: Sequence[Holder]) -> int:
+    """The devices that the Pod needs at a time: init containers come before the others, and give theirs back.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+    """
+    together = sum(h.devices for h in found if h.within == "containers")
+    return max(together, *(h.devices for h in found))
+
+
+def _agreed(ask: Ask) -> int:
+    """The count of the annotation and of the placeholder, which must be one number; 0 where neither says it."""
+    if ask.count and ask.amount and ask.count != ask.amount:
+        valid = f"{ask.amount}, as the limit says, or leave it out"
+        raise Denied("count-conflict", value=ask.count, type=ask.where, valid=valid)
+    return ask.count or ask.amount or 0
+
+
+def _holder(place: Placed, want: int, accelerator: Accelerator) -> Holder:
+    within, index, container = place
+    existing = asked(within, container, accelerator.resource)
+    if existing not in (None, want):
+        raise Denied(
+            "devices-conflict",
+            where=f"{within} {quoted(container.name)}",
+            value=existing,
+            resource=accelerator.resource,
+            type=accelerator.name,
+            want=want,
+        )
+    return Holder(within, index, container, want)
+
+
+def two_hosts(ask: Ask, resource: str, placed: Sequence[Placed]) -> int | None:
+    """Chips per host that the template's own words point to, where a shape exists in two forms."""
+    amounts = [n for w, _, c in placed if w == "containers" and (n := asked(w, c, resource))]
+    return sum(amounts) if amounts else ask.count

@@ -1,0 +1,223 @@
+"""inject: one object's view in, edits and warnings out. Pure; knows neither HTTP nor admission.
+
+The webhook and `accel inject` share it, so that both say the same of the same object. It goes over an object once:
+
+1. each pod template: what is said around it, and which hardware that means;
+2. what the kind decides over all of them: slices, coordinators;
+3. each template again, by the rules, which give edits and warnings;
+4. the object's own fields.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+from webhook.core import annotations, limits
+from webhook.core.annotations import INJECT, NONE, TYPE, TemplateAnnotations, read_annotations
+from webhook.core.kinds.kind import Kind, Setting, Target, Targets
+from webhook.core.messages import Denied, Warn
+from webhook.core.metadata import annotations_of, controller_of
+from webhook.core.patch import Edit, Path, Remove, Section, within
+from webhook.core.resolution import Place, resolve
+from webhook.core.rules.detect import detected
+from webhook.core.rules.rules import mutate
+
+LEFT_ALONE: Final = {
+    "mirror-pod": "a mirror Pod is its kubelet's",
+    "daemonset-pod": "a DaemonSet's Pods are placed by their controller",
+    "windows-pod": "no accelerator is injected into Windows Pods",
+    "node-chosen": "spec.nodeName is set, so no scheduler will see it",
+}
+"""Skips that a user who wrote an annotation should hear of; other codes are silent."""
+
+
+@final
+@dataclass(frozen=True)
+class Injection:
+    """What injection makes of one object."""
+
+    sections: tuple[Section, ...] = ()
+    warnings: tuple[Warn, ...] = ()
+    types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
+    skipped: str = ""  # reason code, where the object was left alone
+    leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; they go before the edits are made
+    base: Any = None  # the object without the leftovers, where there are any: the edits are of it
+
+    @property
+    def edits(self) -> list[Edit]:
+        """All edits, with paths that begin at the object."""
+        return [edit for section in self.sections for edit in within(section.path, section.edits)]
+
+
+def inject(kind: Kind[Any], obj: Any, setting: Setting) -> Injection:
+    """The edits that give every pod template of `obj` what it asks for; raises `Denied`."""
+    code = kind.skipped(obj)
+    if code is not None:
+        return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, setting, code)))
+    read = _read(kind, obj, setting)
+    targets = kind.resolve_group(obj, read.targets, setting)
+    collected = _Collected(read.warnings())
+    for target in targets:
+        collected.add_template(target.place, _ruled(target))
+    collected.add_object(kind.object_edits(obj, targets, setting))
+    names = [target.resolution.accelerator.name for target in targets]
+    for place in read.unasked:
+        brought = detected(place, setting.namespace, setting.site)
+        collected.add_object(brought.found, place.path)
+        names += brought.types
+    return Injection(
+        collected.sections(),
+        tuple(collected.warnings),
+        types=tuple(dict.fromkeys([name for name in names if name])),
+    )
+
+
+def targets_of(kind: Kind[Any], obj: Any, setting: Setting) -> Targets:
+    """The pod templates that asked, and what each gets; raises `Denied`."""
+    return kind.resolve_group(obj, _read(kind, obj, setting).targets, setting)
+
+
+class _Read:
+    """What is said around an object's pod templates."""
+
+    def __init__(self, kind: Kind[Any], obj: Any) -> None:
+        self.targets: list[Target] = []
+        self.unasked: list[Place] = []  # may get something for their resources alone
+        self._unknown: list[str] = []
+        self._vain: dict[str, Warn] = {}
+        self._heard: set[int] = set()
+        if not kind.patched:  # its own metadata is no level of a template
+            self._unknown += annotations.unknown(annotations_of(obj.metadata))
+
+    def add(self, place: Place, said: TemplateAnnotations) -> None:
+        """What is worth saying of the annotations themselves, whatever they lead to; each thing once."""
+        if said.off is not None:
+            if said.off < len(said.levels) - 1:
+                self._vain.setdefault(INJECT, Warn("inject-false-not-pods"))
+            return
+        for level in place.levels:
+            if id(level) not in self._heard:  # the object's own metadata is a level of every template
+                self._heard.add(id(level))
+                self._unknown += annotations.unknown(annotations_of(level))
+        if not said.typed:
+            for key in annotations.without_effect(said.levels):
+                self._vain.setdefault(key, Warn("no-type", {"key": key}))
+
+    def warnings(self) -> list[Warn]:
+        """Of keys that nobody reads, then of those that say nothing here."""
+        return [*annotations.strange(self._unknown), *self._vain.values()]
+
+
+def _read(kind: Kind[Any], obj: Any, setting: Setting) -> _Read:
+    read = _Read(kind, obj)
+    for place in kind.templates(obj):
+        said = read_annotations(place.levels, place.containers)
+        if not kind.patched:
+            _check_reach(obj, place, said)
+        read.add(place, said)
+        target = _target(place, said, setting)
+        if target is not None:
+            read.targets.append(target)
+        elif setting.site.detect and said.off is None and not said.typed:
+            read.unasked.append(place)
+    return read
+
+
+def _target(place: Place, said: TemplateAnnotations, setting: Setting) -> Target | None:
+    """What a template asked for and gets; None where it asked for nothing, or wants to be left alone."""
+    if said.off is not None or not said.typed:
+        return None
+    try:
+        asked = annotations.ask(said)
+        if asked is None or asked.type.lower() == NONE:
+            return None
+        return Target(place, resolve(asked, place, setting.namespace, setting.site, setting.stored))
+    except Denied as denied:
+        raise denied.within(place.name) from None
+
+
+def _check_reach(obj: Any, place: Place, said: TemplateAnnotations) -> None:
+    """A key on an object whose metadata its Pods never see would do nothing, silently."""
+    own = annotations.own(annotations_of(obj.metadata))
+    if annotations.switched_off(own):
+        return
+    below = {key for level in said.levels for key in level}
+    for key in annotations.COPIED:
+        if key in own and key not in below:
+            path = ".".join(str(s) for s in (*place.path, "metadata.annotations"))
+            raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
+
+
+def _ruled(target: Target) -> Iterator[Edit | Warn]:
+    try:
+        yield from mutate(target.place, target.resolution)
+    except Denied as denied:
+        raise denied.within(target.place.name) from None
+
+
+class _Collected:
+    """An object's edits by the part of it that they are of, and its warnings.
+
+    What cannot fit into an answer is not collected: a few words can ask for it in thousands of templates.
+    """
+
+    def __init__(self, warnings: list[Warn]) -> None:
+        self.warnings = warnings
+        self._sections: dict[Path, list[Edit]] = {}
+        self._depths: set[int] = set()  # lengths of the templates' paths
+        self._number = 0
+
+    def add_template(self, place: Place, found: Iterable[Edit | Warn]) -> None:
+        """Edits with paths that begin at a template."""
+        edits: list[Edit] = []
+        for one in found:
+            if isinstance(one, Warn):
+                self.warnings.append(one)
+            else:
+                edits.append(one)
+                self._count()
+        self._sections[place.path] = edits
+        self._depths.add(len(place.path))
+
+    def add_object(self, found: Iterable[Edit | Warn], path: Path = ()) -> None:
+        """Edits of anything in the object, at `path`: they go to the template that they reach into, if any."""
+        for one in found:
+            if isinstance(one, Warn):
+                self.warnings.append(one)
+            else:
+                self._place(replace(one, path=path + one.path) if path else one)
+                self._count()
+
+    def _place(self, edit: Edit) -> None:
+        for depth in self._depths:
+            edits = self._sections.get(edit.path[:depth])
+            if edits is not None:
+                edits.append(replace(edit, path=edit.path[depth:]) if depth else edit)
+                return
+        self._sections.setdefault((), []).append(edit)
+
+    def _count(self) -> None:
+        self._number += 1
+        if self._number > limits.EDITS:
+            raise limits.too_large("what is to be injected", "too many changes", f"{limits.EDITS:,}")
+
+    def sections(self) -> tuple[Section, ...]:
+        """The parts that have any edits."""
+        return tuple([Section(path, edits) for path, edits in self._sections.items() if edits])
+
+
+def _why_skipped(kind: Kind[Any], obj: Any, setting: Setting, code: str) -> Iterator[Warn]:
+    """What the user should hear of an object that asked and is left alone."""
+    levels = [level for place in kind.templates(obj) for level in place.levels]
+    if code in LEFT_ALONE and any(annotations_of(level).get(TYPE) is not None for level in levels):
+        yield Warn("skipped", {"why": LEFT_ALONE[code]})
+    if code == "foreign-owner":
+        yield from _foreign(obj, _read(kind, obj, setting).targets)
+
+
+def _foreign(obj: Any, targets: Sequence[Target]) -> Iterator[Warn]:
+    owner = controller_of(obj.metadata)
+    for hardware in (target.resolution.accelerator for target in targets):
+        if owner is not None and hardware.hosts > 1:
+            facts = {"kind": owner.kind[:32], "type": hardware.name, "hosts": hardware.hosts}
+            yield Warn("foreign-job", facts)

@@ -1,0 +1,130 @@
+"""Kinds that are checked at admission: Deployment, ReplicaSet, StatefulSet, CronJob. Their Pods or Jobs are injected.
+
+Patching a Deployment's ReplicaSet makes the Deployment create ReplicaSets without end, so these are patched
+only offline, where no Pod admission follows. Pure.
+"""
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from webhook.core.kinds.job import hosts_hint, one_slice, with_hosts
+from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, apart, unindexed
+from webhook.core.messages import Denied, Warn
+from webhook.core.metadata import controller_of
+from webhook.core.resolution import Place
+from webhook.core.schema import apps as schema
+from webhook.core.schema.apps import NO_CRON_SPEC, App
+from webhook.core.schema.job import NO_TEMPLATE
+from webhook.core.schema.pod import NO_METADATA
+
+
+class Checked(Kind[App]):
+    """What Deployments, ReplicaSets and StatefulSets have in common."""
+
+    group = "apps"
+    view = App
+    patched = False
+
+    def templates(self, app: App) -> Iterator[Place]:
+        """spec.template. Of the object's own annotations nothing is carried to the Pods."""
+        if app.spec is not None and app.spec.template is not None:
+            template = app.spec.template
+            yield Place(("spec", "template"), template, (apart(app.metadata), template.metadata or NO_METADATA))
+
+    def skipped(self, app: App) -> str | None:
+        """What another object controls was checked there, or its Pods will be injected."""
+        return None if controller_of(app.metadata) is None else "owned"
+
+    def resolve_group(self, _app: App, targets: Targets, _setting: Setting) -> Targets:
+        """Their Pods have no index that a field can refer to."""
+        return unindexed(targets)
+
+
+class Unindexed(Checked):
+    """What Deployments and ReplicaSets have in common: Pods that are all alike."""
+
+    def object_edits(self, _app: App, targets: Targets, _setting: Setting) -> Findings:
+        """Hosts of a slice need an index that survives a restart."""
+        for target in targets:
+            hardware = target.resolution.accelerator
+            if hardware.hosts > 1:
+                where, kind = target.resolution.ask.where, self.kind
+                raise Denied("no-stable-index", where=where, value=hardware.name, hosts=hardware.hosts, kind=kind)
+        return ()
+
+
+@final
+class Deployment(Unindexed):
+    """A Deployment."""
+
+    kind = "Deployment"
+    plural = "deployments"
+
+
+@final
+class ReplicaSet(Unindexed):
+    """A ReplicaSet."""
+
+    kind = "ReplicaSet"
+    plural = "replicasets"
+
+
+@final
+class StatefulSet(Checked):
+    """A StatefulSet."""
+
+    kind = "StatefulSet"
+    plural = "statefulsets"
+
+    def object_edits(self, app: App, targets: Targets, _setting: Setting) -> Findings:
+        """A StatefulSet has an index; whole slices of Pods that start together are the user's to see to."""
+        for target in targets:
+            hardware = target.resolution.accelerator
+            if hardware.hosts == 1 or app.spec is None:
+                continue
+            replicas = 1 if app.spec.replicas is None else app.spec.replicas
+            if replicas % hardware.hosts:
+                yield Warn(
+                    "replicas-not-slices", {"replicas": replicas, "type": hardware.name, "hosts": hardware.hosts}
+                )
+            if app.spec.podManagementPolicy != "Parallel":
+                yield Warn("not-parallel", {"type": hardware.name})
+
+
+@final
+class CronJob(Kind[schema.CronJob]):
+    """A CronJob."""
+
+    group = "batch"
+    kind = "CronJob"
+    plural = "cronjobs"
+    view = schema.CronJob
+    patched = False
+
+    def templates(self, cron: schema.CronJob) -> Iterator[Place]:
+        """spec.jobTemplate.spec.template."""
+        job = (cron.spec or NO_CRON_SPEC).jobTemplate
+        if job is not None and job.spec is not None and job.spec.template is not None:
+            template = job.spec.template
+            yield Place(
+                path=("spec", "jobTemplate", "spec", "template"),
+                template=template,
+                levels=(apart(cron.metadata), job.metadata or NO_METADATA, template.metadata or NO_METADATA),
+                hosts_hint=hosts_hint(job.spec),
+            )
+
+    def resolve_group(self, _cron: schema.CronJob, targets: Targets, _setting: Setting) -> Targets:
+        """The hosts of each Job's slice, whose name is not known yet."""
+        return [with_hosts(target, None) for target in targets]
+
+    def object_edits(self, cron: schema.CronJob, targets: Targets, _setting: Setting) -> Findings:
+        """The Job's own fields, as the Job will get them at its admission."""
+        job = (cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE
+        for target in targets:
+            yield from one_slice(target, job.metadata, job.spec, ("spec", "jobTemplate"))
+
+
+DEPLOYMENT: Final = Deployment()
+REPLICASET: Final = ReplicaSet()
+STATEFULSET: Final = StatefulSet()
+CRONJOB: Final = CronJob()

@@ -1,0 +1,127 @@
+"""batch/v1 Job, and what a Job template of any kind needs for a slice of several hosts. Pure."""
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from webhook.core import scheduling, slices
+from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
+from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.metadata import annotations_of, controller_of
+from webhook.core.patch import Edit, Path, Put
+from webhook.core.resolution import Place, Resolution, Worker
+from webhook.core.schema import job as schema
+from webhook.core.schema.job import JobSpec
+from webhook.core.schema.pod import NO_METADATA, Metadata
+
+MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
+"""Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""
+
+
+def hosts_hint(spec: JobSpec | None) -> int | None:
+    """The number of Pods that the user wrote, where it is more than the API's default."""
+    number = spec and (spec.parallelism or spec.completions)
+    return number if number and number > 1 else None
+
+
+KNOWN_OWNERS: Final = frozenset({"JobSet", "CronJob"})
+
+
+def with_hosts(target: Target, name: str | None) -> Target:
+    """The target with its hosts' names; `name` is the Job's, where it has one already."""
+    subdomain = target.place.spec.subdomain or None
+    resolution = slices.with_worker(target.place, target.resolution, Worker(subdomain, indexed=True))
+    if resolution.worker is not None and resolution.multi_host and subdomain is None:
+        hardware, where = resolution.accelerator, _dotted((*target.place.path, "spec", "subdomain"))
+        selector = f"job-name: {quoted(name)}" if name else "a label of the pod template"
+        raise Denied("needs-service", where=where, type=hardware.name, hosts=hardware.hosts, selector=selector)
+    return Target(target.place, resolution)
+
+
+def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defaulted: bool) -> Iterator[Edit]:
+    """parallelism = completions = hosts, Indexed; another number is denied.
+
+    `defaulted`: the API server fills parallelism 1, completions 1 and NonIndexed in, so those count as unset.
+    Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/batch/v1/defaults.go
+    """
+    spec = spec or JobSpec()
+    hardware = resolution.accelerator
+    for field in ("parallelism", "completions"):
+        number = getattr(spec, field)
+        if number == hardware.hosts or (resolution.stored and number not in (None, 1)):
+            continue  # a stored Job may have been made smaller, or paused with 0
+        if number is not None and not (defaulted and number == 1):
+            where = _dotted((*path, field))
+            raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
+        yield Put((*path, field), hardware.hosts)
+    mode = spec.completionMode
+    if mode == "Indexed":
+        return
+    if mode is not None and not (defaulted and mode == "NonIndexed"):
+        where = _dotted((*path, "completionMode"))
+        raise Denied("not-indexed", where=where, value=mode, type=hardware.name, hosts=hardware.hosts)
+    yield Put((*path, "completionMode"), "Indexed")
+
+
+def _dotted(path: Path) -> str:
+    return "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in path).removeprefix(".")
+
+
+def one_slice(target: Target, metadata: Metadata | None, spec: JobSpec | None, path: Path) -> Findings:
+    """What a Job with these metadata and this spec, or a template of Jobs at `path`, needs for several hosts."""
+    resolution, hardware = target.resolution, target.resolution.accelerator
+    if not resolution.multi_host:
+        return
+    minimum = annotations_of(metadata).get(MIN_PARALLELISM)
+    if minimum is not None:
+        where = f"{_dotted((*path, 'metadata', 'annotations'))} {MIN_PARALLELISM}"
+        raise Denied("job-shrinks", where=where, value=minimum, type=hardware.name, hosts=hardware.hosts)
+    yield from indexed_edits(resolution, spec, (*path, "spec"), defaulted=True)
+    if not target.place.spec.subdomain:
+        yield Warn("no-subdomain", {"type": hardware.name})
+    if resolution.scheduling.volcano:
+        yield from min_member(metadata, (*path, "metadata"), hardware.hosts)
+
+
+def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Edit]:
+    """Volcano makes one PodGroup per Job; this makes it a gang. Unless the Pods have a group already."""
+    if annotations_of(metadata).get(scheduling.MIN_MEMBER) is None:
+        yield Put((*path, "annotations", scheduling.MIN_MEMBER), str(hosts))
+
+
+@final
+class Job(Kind[schema.Job]):
+    """A batch/v1 Job."""
+
+    group = "batch"
+    kind = "Job"
+    plural = "jobs"
+    view = schema.Job
+    reapply = "immutable"
+
+    def templates(self, job: schema.Job) -> list[Place]:
+        """spec.template."""
+        if job.spec is None or job.spec.template is None:
+            return []
+        template = job.spec.template
+        levels = (job.metadata or NO_METADATA, template.metadata or NO_METADATA)
+        return [Place(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
+
+    def skipped(self, job: schema.Job) -> str | None:
+        """A Job that another object makes was injected there, or its Pods will be."""
+        owner = controller_of(job.metadata)
+        if owner is None or (owner.kind == "CronJob" and owner.apiVersion.startswith("batch/")):
+            return None
+        return "owned" if owner.kind in KNOWN_OWNERS else "foreign-owner"
+
+    def resolve_group(self, job: schema.Job, targets: Targets, _setting: Setting) -> Targets:
+        """The hosts of a slice find each other through the headless Service that `subdomain` names."""
+        name = (job.metadata or NO_METADATA).name
+        return [with_hosts(target, name) for target in targets]
+
+    def object_edits(self, job: schema.Job, targets: Targets, _setting: Setting) -> Findings:
+        """The Job's own fields, for a slice of several hosts."""
+        for target in targets:
+            yield from one_slice(target, job.metadata, job.spec, ())
+
+
+JOB: Final = Job()

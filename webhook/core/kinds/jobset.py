@@ -1,0 +1,258 @@
+"""JobSet: replicated Jobs whose TPU members form slices of one job. Pure.
+
+A domain is the TPU replicated jobs of one groupName. JobSet counts Jobs for us: its Pods carry annotations with
+the number of Jobs in the set, in the group and in the replicated job, and each Job's index in all three.
+Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/jobset_controller.go
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from webhook.core import slices
+from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
+from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
+from webhook.core.messages import Denied, quoted
+from webhook.core.metadata import annotations_of
+from webhook.core.patch import Edit, Path, Put
+from webhook.core.resolution import Place, Slices, Worker, own_topology
+from webhook.core.rules.rules import JOBSET_NAME
+from webhook.core.schema import jobset as schema
+from webhook.core.schema.job import NO_TEMPLATE, JobSpec
+from webhook.core.schema.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
+from webhook.core.schema.pod import NO_METADATA, Metadata, Template
+from webhook.core.schema.pod import NO_SPEC as NO_POD_SPEC
+
+OUR_GROUP: Final = "accel-tpu"
+EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+NODE_POOL: Final = "cloud.google.com/gke-nodepool"
+KUEUE_TOPOLOGY: Final = (
+    "kueue.x-k8s.io/podset-required-topology",
+    "kueue.x-k8s.io/podset-preferred-topology",
+    "kueue.x-k8s.io/podset-unconstrained-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology",
+)
+"""Source: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
+
+
+@final
+@dataclass(frozen=True)
+class Member:
+    """A replicated job whose Jobs are slices."""
+
+    index: int
+    job: ReplicatedJob
+    target: Target
+
+
+def replicated_jobs(jobset: schema.JobSet) -> Sequence[ReplicatedJob]:
+    return (jobset.spec or NO_SPEC).replicatedJobs or ()
+
+
+def _facts(target: Target, worker: Worker, found: Slices | None) -> Target:
+    resolution = slices.with_worker(target.place, target.resolution, worker)
+    return Target(target.place, resolution.told(found, resolution.worker))
+
+
+def _check_hostnames(jobset: schema.JobSet, targets: Targets) -> None:
+    if _network(jobset).enableDNSHostnames is not False:
+        return
+    for target in targets:
+        if target.resolution.multi_host:
+            raise Denied("no-hostnames", value=target.resolution.accelerator.name)
+
+
+def _job_of(jobset: schema.JobSet, target: Target) -> tuple[int, ReplicatedJob]:
+    index = target.place.path[2]
+    assert isinstance(index, int)
+    return index, replicated_jobs(jobset)[index]
+
+
+def _domains(jobset: schema.JobSet, targets: Targets) -> list[list[Member]]:
+    """The members of each group."""
+    domains: dict[str, list[Member]] = {}
+    for target in targets:
+        if slices.eligible(target.resolution):
+            member = Member(*_job_of(jobset, target), target)
+            domains.setdefault(member.job.group, []).append(member)
+    return list(domains.values())
+
+
+def _groups_of(jobset: schema.JobSet) -> Counter[str]:
+    """The groups, and how many replicated jobs each has."""
+    return Counter([job.group for job in replicated_jobs(jobset)])
+
+
+def _check_domain(domain: Sequence[Member]) -> None:
+    """One job's slices are alike, and run at the same time.
+
+    Source: https://cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice
+    """
+    first, *others = domain
+    names = {m.job.name for m in domain}
+    for member in others:
+        if member.target.resolution.accelerator != first.target.resolution.accelerator:
+            raise Denied(
+                "mixed-slices",
+                where=member.target.place.name,
+                value=_described(member),
+                other=f"{quoted(_described(first))} ({first.target.place.name})",
+            )
+    for member in domain:
+        for dependency in member.job.dependsOn or ():
+            if dependency.name in names and dependency.status == "Complete":
+                raise Denied("depends-on-slice", where=member.target.place.name, value=dependency.name)
+
+
+def _described(member: Member) -> str:
+    hardware = member.target.resolution.accelerator
+    return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
+
+
+def _count(jobset: schema.JobSet, groups: Counter[str], domain: Sequence[Member]) -> Slices:
+    """The narrowest count that JobSet keeps of exactly this domain's Jobs."""
+    if len(domain) == len(replicated_jobs(jobset)):
+        return _slices(jobset, domain, slices.JOBS, slices.JOB)
+    if len(domain) == 1:
+        return _slices(jobset, domain, slices.JOBS_OF_REPLICATED_JOB, slices.JOB_OF_REPLICATED_JOB)
+    if _group_name(groups, domain) is not None:
+        return _slices(jobset, domain, slices.JOBS_OF_GROUP, slices.JOB_OF_GROUP)
+    first = domain[0]
+    raise Denied("uncountable-slices", where=first.target.place.name, value=first.job.group)
+
+
+def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
+    """The groupName under which all Jobs are this domain's: their own, or ours to be set; None where there is none."""
+    group = domain[0].job.group
+    if groups[group] == len(domain):
+        return group
+    return OUR_GROUP if group == DEFAULT_GROUP and OUR_GROUP not in groups else None
+
+
+def _slices(jobset: schema.JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
+    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name."""
+    first, counts = domain[0].job, (slices.field(number), slices.field(index))
+    own = (jobset.spec or NO_SPEC).coordinator
+    if own is not None and own.replicatedJob == first.name and not own.jobIndex and not own.podIndex:
+        return Slices(*counts, coordinator_path=slices.field(slices.COORDINATOR))
+    return Slices(*counts, coordinator=f"{_name(jobset)}-{first.name}-0-0.{_subdomain(jobset)}")
+
+
+def _name(jobset: schema.JobSet) -> str:
+    """The name, or with generateName the variable that will hold it: admission comes before the name is made."""
+    return (jobset.metadata and jobset.metadata.name) or f"$({JOBSET_NAME})"
+
+
+def _subdomain(jobset: schema.JobSet) -> str:
+    return _network(jobset).subdomain or _name(jobset)
+
+
+def _network(jobset: schema.JobSet) -> Network:
+    return (jobset.spec or NO_SPEC).network or NO_NETWORK
+
+
+def _groups(jobset: schema.JobSet, targets: Targets) -> Iterator[Edit]:
+    groups = _groups_of(jobset)
+    for domain in _domains(jobset, targets):
+        counted_by_group = 1 < len(domain) < len(replicated_jobs(jobset))
+        name = _group_name(groups, domain)
+        if counted_by_group and name is not None and sum(m.job.jobs for m in domain) > 1:
+            for member in domain:
+                if member.job.group != name:
+                    yield Put(("spec", "replicatedJobs", member.index, "groupName"), name)
+
+
+def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, setting: Setting) -> Iterator[Edit]:
+    """One slice, one node pool (JobSet's exclusive placement), or one Volcano gang per Job: never both,
+    since the gang waits for all Pods and exclusive placement holds followers back until the leader is placed.
+    """
+    index, _ = _job_of(jobset, target)
+    path = ("spec", "replicatedJobs", index, "template", "metadata")
+    own = (job.template or NO_TEMPLATE).metadata
+    exclusive = any(annotations_of(m).get(EXCLUSIVE) for m in (jobset.metadata, own))
+    if target.resolution.scheduling.volcano:
+        if not exclusive:
+            yield from min_member(own, path, target.resolution.accelerator.hosts)
+        return
+    if exclusive or not setting.site.config.exclusive_placement or setting.site.config.platform != "gke":
+        return
+    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target.place):
+        yield Put((*path, "annotations", EXCLUSIVE), NODE_POOL)
+
+
+def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, place: Place) -> bool:
+    """Whether the user already said where slices go."""
+    if own_topology(place) or NODE_POOL in (place.spec.nodeSelector or {}):
+        return True
+    everywhere = [annotations_of(m) for m in (jobset.metadata, own, place.template.metadata)]
+    return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))
+
+
+@final
+class JobSet(Kind[schema.JobSet]):
+    """A JobSet."""
+
+    group = "jobset.x-k8s.io"
+    kind = "JobSet"
+    plural = "jobsets"
+    versions: tuple[str, ...] = ("v1alpha2",)
+    view = schema.JobSet
+    reapply = "immutable"
+
+    def templates(self, jobset: schema.JobSet) -> Iterator[Place]:
+        """The pod template of each replicated job."""
+        outermost = jobset.metadata or NO_METADATA
+        for index, job in enumerate(replicated_jobs(jobset)):
+            made = job.template or NO_TEMPLATE
+            if made.spec is None or made.spec.template is None:
+                continue
+            template = made.spec.template
+            yield Place(
+                path=("spec", "replicatedJobs", index, "template", "spec", "template"),
+                template=template,
+                levels=(outermost, made.metadata or NO_METADATA, template.metadata or NO_METADATA),
+                name=f"replicatedJob {quoted(job.name)}",
+                hosts_hint=hosts_hint(made.spec),
+            )
+
+    def resolve_group(self, jobset: schema.JobSet, targets: Targets, _setting: Setting) -> Targets:
+        """Each target with its slices, where its domain has more than one, and its worker names."""
+        _check_hostnames(jobset, targets)
+        counted: dict[int, Slices] = {}
+        groups = _groups_of(jobset)
+        for domain in _domains(jobset, targets):
+            if sum(m.job.jobs for m in domain) > 1:
+                _check_domain(domain)
+                found = _count(jobset, groups, domain)
+                counted.update((id(m.target), found) for m in domain)
+        worker = Worker(_subdomain(jobset), indexed=True)
+        return [_facts(target, worker, counted.get(id(target))) for target in targets]
+
+    def object_edits(self, jobset: schema.JobSet, targets: Targets, setting: Setting) -> Findings:
+        """Job fields, groups and exclusive placement."""
+        yield from _groups(jobset, targets)
+        for target in targets:
+            if target.resolution.multi_host:
+                index, job = _job_of(jobset, target)
+                path = ("spec", "replicatedJobs", index, "template")
+                spec = (job.template or NO_TEMPLATE).spec
+                yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
+                yield from _placement(jobset, job, target, setting)
+
+    def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
+        """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.
+
+        Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
+        """
+        for index, job in enumerate(replicated_jobs(jobset)):
+            path: Path = ("spec", "replicatedJobs", index, "template", "spec")
+            spec = (job.template or NO_TEMPLATE).spec or JobSpec()
+            if spec.completionMode is None:
+                yield Put((*path, "completionMode"), "Indexed")
+            if ((spec.template or Template()).spec or NO_POD_SPEC).restartPolicy is None:
+                yield Put((*path, "template", "spec", "restartPolicy"), "OnFailure")
+
+
+JOBSET: Final = JobSet()

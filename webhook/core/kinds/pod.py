@@ -1,0 +1,84 @@
+"""Pods: their own template, and what they tell of the workload that made them. Pure."""
+
+from typing import Final, final
+
+from webhook.core import slices
+from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
+from webhook.core.messages import Warn
+from webhook.core.metadata import annotations_of, controller_of, labels_of
+from webhook.core.resolution import Place, Resolution
+from webhook.core.schema.pod import NO_METADATA, Metadata, Template
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+OS_LABEL: Final = "kubernetes.io/os"
+
+_SCHEDULING_OWNERS: Final = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")}
+
+
+def _owned_scheduling(metadata: Metadata) -> bool:
+    """A workload's scheduler was decided when the workload came: a Pod must not differ from its siblings."""
+    owner = controller_of(metadata)
+    if owner is None:
+        return False
+    if owner.kind == "StatefulSet" and labels_of(metadata).leader_worker_set:
+        return True
+    return (owner.apiVersion, owner.kind) in _SCHEDULING_OWNERS
+
+
+def _facts(pod: Template, target: Target) -> Resolution:
+    resolution = target.resolution
+    worker = slices.worker_of_pod(pod) if slices.tells_worker(target.place, resolution) else None
+    found = slices.of_pod(pod, resolution)
+    return resolution if found is None and worker is None else resolution.told(found, worker)
+
+
+@final
+class Pod(Kind[Template]):
+    """A Pod."""
+
+    group = ""
+    kind = "Pod"
+    plural = "pods"
+    view = Template
+
+    def templates(self, pod: Template) -> list[Place]:
+        """The Pod itself."""
+        metadata = pod.metadata or NO_METADATA
+        labels = labels_of(metadata)
+        place = Place(
+            path=(),
+            template=pod,
+            levels=(metadata,),
+            owned_scheduling=_owned_scheduling(metadata),
+            worker_env=not (labels.leader_worker_set or labels.ray_cluster),
+        )
+        return [place]
+
+    def skipped(self, pod: Template) -> str | None:
+        """Pods that no scheduler places, or that no accelerator driver serves."""
+        owner, spec = controller_of(pod.metadata), pod.spec
+        if annotations_of(pod.metadata).get(MIRROR):
+            return "mirror-pod"
+        if owner is not None and owner.kind == "DaemonSet":
+            return "daemonset-pod"
+        if spec is None:
+            return None
+        if (spec.os is not None and spec.os.name == "windows") or (spec.nodeSelector or {}).get(OS_LABEL) == "windows":
+            return "windows-pod"
+        return "node-chosen" if spec.nodeName else None
+
+    def resolve_group(self, pod: Template, targets: Targets, _setting: Setting) -> Targets:
+        """What the Pod of a Job or JobSet can be told, whether or not its workload was seen by us."""
+        return [Target(t.place, _facts(pod, t)) for t in targets]
+
+    def object_edits(self, pod: Template, targets: Targets, _setting: Setting) -> Findings:
+        """A Pod of a multi-host type that nobody manages is one host, and nobody makes the others."""
+        if controller_of(pod.metadata) is not None:
+            return
+        for target in targets:
+            hardware = target.resolution.accelerator
+            if hardware.hosts > 1:
+                yield Warn("one-of-hosts", {"type": hardware.name, "hosts": hardware.hosts})
+
+
+POD: Final = Pod()

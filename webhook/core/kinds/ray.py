@@ -1,0 +1,111 @@
+"""RayCluster, RayJob, RayService: a head and groups of workers, whose resources KubeRay reads from the templates. Pure.
+
+Ids of TPU workers are set by the operator or by a webhook of its own, so no TPU_* is ours.
+Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
+"""
+
+from collections.abc import Iterator
+from typing import Final, TypeVar, final
+
+from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, apart, check_reach
+from webhook.core.messages import Denied, quoted
+from webhook.core.patch import Path, Put
+from webhook.core.resolution import Place
+from webhook.core.schema import ray as schema
+from webhook.core.schema.pod import NO_METADATA
+from webhook.core.schema.ray import NO_CLUSTER, NO_HEAD, RayClusterSpec, WorkerGroup
+
+HEAD: Final = "headGroupSpec"
+V = TypeVar("V", bound=schema.AnyRay)
+
+
+def cluster_of(ray: schema.AnyRay) -> tuple[Path, RayClusterSpec]:
+    """Where the cluster stands in the object, and the cluster."""
+    if isinstance(ray, schema.RayJob):
+        return ("spec", "rayClusterSpec"), (ray.spec and ray.spec.rayClusterSpec) or NO_CLUSTER
+    if isinstance(ray, schema.RayService):
+        return ("spec", "rayClusterConfig"), (ray.spec and ray.spec.rayClusterConfig) or NO_CLUSTER
+    return ("spec",), ray.spec or NO_CLUSTER
+
+
+def groups_of(cluster: RayClusterSpec) -> Iterator[tuple[int, WorkerGroup]]:
+    """The worker groups, with their indexes."""
+    for index, group in enumerate(cluster.workerGroupSpecs or ()):
+        if group is not None:
+            yield index, group
+
+
+class Ray(Kind[V]):
+    """What the three kinds have in common: a cluster."""
+
+    group = "ray.io"
+
+    def templates(self, ray: V) -> Iterator[Place]:
+        """The head, which hears only its own template, and each worker group."""
+        path, cluster = cluster_of(ray)
+        head = (cluster.headGroupSpec or NO_HEAD).template
+        if head is not None:
+            levels = (apart(ray.metadata), head.metadata or NO_METADATA)
+            yield Place((*path, HEAD, "template"), head, levels, name=HEAD, worker_env=False)
+        for index, group in groups_of(cluster):
+            if group.template is not None:
+                yield Place(
+                    path=(*path, "workerGroupSpecs", index, "template"),
+                    template=group.template,
+                    levels=(ray.metadata or NO_METADATA, group.template.metadata or NO_METADATA),
+                    name=f"worker group {quoted(group.groupName or index)}",
+                    hosts_hint=group.numOfHosts if group.numOfHosts and group.numOfHosts > 1 else None,
+                    worker_env=False,
+                )
+
+    def object_edits(self, ray: V, targets: Targets, _setting: Setting) -> Findings:
+        """One replica of a worker group is one slice."""
+        path, cluster = cluster_of(ray)
+        groups = dict(groups_of(cluster))
+        if not any(group.template for group in groups.values()):
+            check_reach(ray.metadata, (*path, HEAD, "template"))
+        for target in targets:
+            hardware, index = target.resolution.accelerator, target.place.path[-2]
+            if hardware.hosts == 1:
+                continue
+            if not isinstance(index, int):
+                raise Denied("one-pod", where=HEAD, value=hardware.name, hosts=hardware.hosts, what="a Ray head")
+            number = groups[index].numOfHosts
+            field = (*path, "workerGroupSpecs", index, "numOfHosts")
+            if number in (None, 1):
+                yield Put(field, hardware.hosts)
+            elif number != hardware.hosts:
+                where = f"{target.place.name}: numOfHosts"
+                raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
+
+
+@final
+class RayCluster(Ray[schema.RayCluster]):
+    """A RayCluster."""
+
+    kind = "RayCluster"
+    plural = "rayclusters"
+    view = schema.RayCluster
+
+
+@final
+class RayJob(Ray[schema.RayJob]):
+    """A RayJob: a cluster, and what to run on it."""
+
+    kind = "RayJob"
+    plural = "rayjobs"
+    view = schema.RayJob
+
+
+@final
+class RayService(Ray[schema.RayService]):
+    """A RayService: a cluster that serves."""
+
+    kind = "RayService"
+    plural = "rayservices"
+    view = schema.RayService
+
+
+RAYCLUSTER: Final = RayCluster()
+RAYJOB: Final = RayJob()
+RAYSERVICE: Final = RayService()

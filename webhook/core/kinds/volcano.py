@@ -1,0 +1,169 @@
+"""Volcano Job: tasks under one scheduler, one queue and one gang. Pure.
+
+Its schema says little of its fields, so any of them may have any type. Volcano holds a gang back until the cluster
+has what it asks for, so a TPU node pool at zero never grows: with a TPU task the gang goes off.
+Source: https://github.com/meta-pytorch/torchx/pull/473
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+from webhook.core import scheduling
+from webhook.core.annotations import INJECT, QUEUE, SCHEDULER, TYPE
+from webhook.core.catalogue.accelerator import Accelerator
+from webhook.core.catalogue.catalogue import TPU_RESOURCE
+from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, unindexed, whole_slices
+from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.metadata import annotations_of, labels_of
+from webhook.core.patch import Edit, Put
+from webhook.core.resolution import Place
+from webhook.core.rules.detect import resources
+from webhook.core.schema import volcano as schema
+from webhook.core.schema.pod import NO_METADATA, NO_SPEC
+from webhook.core.schema.volcano import NO_JOB, Task
+
+LEGACY_RESOURCES: Final = "cloud-tpus.google.com/"
+DEFAULT_QUEUE: Final = "default"
+"""What the API server fills in.
+
+Source: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/batch/v1alpha1/job.go
+"""
+
+
+@final
+@dataclass(frozen=True)
+class Wish:
+    """What the tasks together want of Volcano; None where no task says anything."""
+
+    scheduler: str | None = None
+    queue: str | None = None
+
+
+def tasks_of(job: schema.VolcanoJob) -> Iterator[tuple[int, Task]]:
+    """The tasks, with their indexes."""
+    for index, task in enumerate((job.spec or NO_JOB).tasks or ()):
+        if task is not None:
+            yield index, task
+
+
+def _wish(targets: Targets) -> Wish:
+    asked = [scheduling.wanted(r.ask, r.accelerator.name, r.namespace, r.site) for r in (t.resolution for t in targets)]
+    return Wish(
+        scheduler=_one(SCHEDULER, (scheduler for scheduler, _ in asked)),
+        queue=_one(QUEUE, (queue for _, queue in asked)),
+    )
+
+
+def _one(key: str, values: Iterable[str | None]) -> str | None:
+    """The one value that all tasks have that have any."""
+    found = list(dict.fromkeys(value for value in values if value))
+    if len(found) > 1:
+        raise Denied("one-for-all-tasks", where=key, value=found[0], other=quoted(found[1]))
+    return found[0] if found else None
+
+
+def _detected(job: schema.VolcanoJob, setting: Setting) -> bool:
+    """Whether the site wants the rule for TPUs that some task asks for with no word of ours."""
+    return any(
+        _is_tpu(resource)
+        for place in VOLCANOJOB.templates(job)
+        if not any({INJECT, TYPE}.intersection(annotations_of(level)) for level in place.levels)
+        for resource in resources(place.spec, setting.site)
+    )
+
+
+def _is_tpu(resource: str) -> bool:
+    return resource == TPU_RESOURCE or resource.startswith(LEGACY_RESOURCES)
+
+
+def _gang_off(job: schema.VolcanoJob, scheduler: str, asked: bool) -> Findings:
+    """Pods at once, whatever the cluster has; and no success before all have succeeded, since with minAvailable 0
+    Volcano calls a Job complete even if every Pod failed.
+
+    Volcano fills a Job's minAvailable 0 up with its tasks', so each task needs its own.
+    Source: https://github.com/volcano-sh/volcano/blob/master/pkg/webhooks/admission/jobs/mutate/mutate_job.go
+    """
+    spec = job.spec or NO_JOB
+    replicas = 0
+    for index, task in tasks_of(job):
+        replicas += task.replicas or 0
+        yield Put(("spec", "tasks", index, "minAvailable"), 0)
+        template = (task.template and task.template.spec) or NO_SPEC
+        if template.schedulerName == scheduling.VOLCANO:  # a task's own word is stronger than the Job's
+            yield Put(("spec", "tasks", index, "template", "spec", "schedulerName"), scheduler)
+    yield Put(("spec", "minAvailable"), 0)
+    if spec.minSuccess is None and replicas > 0:
+        yield Put(("spec", "minSuccess"), replicas)
+    yield from _scheduler(job, scheduler, told=asked)
+    if not asked and not _ours(spec.schedulerName, scheduler):
+        yield Warn("tpu-scheduler-kept", {"name": spec.schedulerName})
+    yield Warn("gang-off")
+
+
+def _scheduler(job: schema.VolcanoJob, wanted: str, told: bool) -> Iterator[Edit | Warn]:
+    """The Job's schedulerName, unless Kueue or the user chose."""
+    present = (job.spec or NO_JOB).schedulerName
+    if wanted != scheduling.DEFAULT and scheduling.kueue_managed([labels_of(job.metadata)]):
+        yield Warn("scheduler-kueue", {"wanted": wanted})
+    elif _ours(present, wanted):
+        yield Put(("spec", "schedulerName"), wanted)
+    elif told:
+        yield Warn("scheduler-kept", {"name": present, "wanted": wanted})
+
+
+def _ours(present: str | None, wanted: str) -> bool:
+    """Whether schedulerName is ours to set: `volcano` is what clients for Volcano write without being asked."""
+    return present in (None, "", scheduling.VOLCANO, scheduling.DEFAULT, wanted)
+
+
+def _pods(job: schema.VolcanoJob, targets: Targets) -> Iterator[tuple[Accelerator, int]]:
+    """Each task's accelerator and Pods: TorchX has one task for each Pod."""
+    tasks = dict(tasks_of(job))
+    for target in targets:
+        index = target.place.path[2]
+        assert isinstance(index, int)
+        yield target.resolution.accelerator, tasks[index].replicas or 0
+
+
+@final
+class VolcanoJob(Kind[schema.VolcanoJob]):
+    """A Volcano Job."""
+
+    group = "batch.volcano.sh"
+    kind = "Job"
+    plural = "jobs"
+    versions: tuple[str, ...] = ("v1alpha1",)
+    view = schema.VolcanoJob
+    reapply = "immutable"
+
+    def templates(self, job: schema.VolcanoJob) -> Iterator[Place]:
+        """The pod template of each task. Scheduler and queue are the Job's."""
+        for index, task in tasks_of(job):
+            if task.template is not None:
+                yield Place(
+                    path=("spec", "tasks", index, "template"),
+                    template=task.template,
+                    levels=(job.metadata or NO_METADATA, task.template.metadata or NO_METADATA),
+                    name=f"task {quoted(task.name or index)}",
+                    owned_scheduling=True,
+                )
+
+    def object_edits(self, job: schema.VolcanoJob, targets: Targets, setting: Setting) -> Findings:
+        """The Job's scheduler, queue and gang."""
+        wish, asked = _wish(targets), any(t.resolution.ask.scheduler for t in targets)
+        yield from whole_slices(_pods(job, targets))
+        tpu = any(t.resolution.accelerator.slice is not None for t in targets) or _detected(job, setting)
+        if tpu and wish.scheduler != scheduling.VOLCANO:
+            yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)
+        elif wish.scheduler is not None:
+            yield from _scheduler(job, wish.scheduler, told=asked)
+        if wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):
+            yield Put(("spec", "queue"), wish.queue)
+
+    def resolve_group(self, _job: schema.VolcanoJob, targets: Targets, _context: Setting) -> Targets:
+        """Its Pods have no index that a field can refer to."""
+        return unindexed(targets)
+
+
+VOLCANOJOB: Final = VolcanoJob()

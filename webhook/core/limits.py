@@ -1,0 +1,108 @@
+"""How much of anything one object may bring, and the denial of what is more. Pure.
+
+A mutating webhook sees objects before the API server validates them, so every string and every count in one is a
+stranger's. Where an API bounds a field, its bound stands here: what it would accept is never refused. The views name
+the bound of each of their fields, and decoding enforces it; annotations and amounts are checked where they are read.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from webhook.core.messages import Denied
+
+NAME: Final = 253
+"""Characters of a name: an object's, and whatever becomes a part of a host name.
+
+Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
+"""
+
+LABEL_VALUE: Final = 63
+"""Characters of a label's value, which node selectors and tolerations have too.
+
+Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+"""
+
+KEY: Final = 253 + 1 + 63
+"""Characters of a key of labels, annotations, taints and resources: prefix, slash and name (the same page)."""
+
+QUANTITY: Final = 64
+"""Characters of an amount of devices, or of a size. Nothing that exists needs twenty."""
+
+WORD: Final = NAME
+"""Characters of an annotation of ours that is one word: a type, a topology, a scheduler."""
+
+LIST: Final = 256 * 1024
+"""Characters of an annotation of ours that lists names: all annotations of an object together have no more.
+
+Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go
+(TotalAnnotationSizeLimitB)
+"""
+
+NUMBER: Final = 2**31 - 1
+"""The APIs' own counts are int32."""
+
+AMOUNT: Final = 2**63 - 1
+"""An amount that is written without quotes."""
+
+OBJECT: Final = 3 * 1024 * 1024
+"""Bytes of an object: an API server takes no larger one.
+
+Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/config.go (MaxRequestBodyBytes)
+"""
+
+ANSWER: Final = OBJECT
+"""Bytes of an answer: what is injected becomes a part of an object."""
+
+EDITS: Final = 64 * 1024
+"""Edits of one object. More do not fit into an answer, and are not even collected."""
+
+WARNINGS: Final = 5
+"""Warnings of one answer. More would be cut by the API server: it keeps 4096 characters of all warnings.
+
+Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filters/warning.go
+"""
+
+_LENGTH: Final = re.compile(r"Expected `str` of length <= (?P<limit>[0-9]++)")
+_AT: Final = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]++)`")
+_STEP: Final = re.compile(r"\.(?P<field>[^.\[]++)|\[(?P<index>[0-9]++)\]|(?P<any>\[\.\.\.\])")
+
+
+def check(where: str, text: str, limit: int) -> None:
+    """Denies text of more than `limit` characters."""
+    if len(text) > limit:
+        raise too_large(where, f"{len(text):,} characters", f"{limit:,}")
+
+
+def too_large(where: str, size: str, limit: str) -> Denied:
+    """The one denial of everything that is more than it may be."""
+    return Denied("too-large", where=where, size=size, limit=limit)
+
+
+def unreadable(raw: bytes, problem: str) -> Denied:
+    """The denial of an object that its view cannot be decoded from; `problem` is what msgspec says of it."""
+    sentence, _, place = problem.partition(" - at `")
+    at, length = _AT.search(problem), _LENGTH.match(problem)
+    if at is None or length is None:
+        return Denied("unreadable", where=place.rstrip("`")[:160] or "the object", value=sentence)
+    sizes = _sizes(msgspec.json.decode(raw), list(_STEP.finditer(at["path"])), at["key"] is not None)
+    where = ("a key of " if at["key"] else "") + at["path"].removeprefix("$.")
+    return too_large(where, f"{max(sizes, default=0):,} characters", f"{int(length['limit']):,}")
+
+
+def _sizes(node: Any, steps: list[re.Match[str]], of_keys: bool) -> Iterator[int]:
+    """The lengths of the texts, or of the keys, that stand where `steps` lead."""
+    nodes = [node]
+    for step in steps:
+        if step["field"] is not None:
+            nodes = [one.get(step["field"]) for one in nodes if isinstance(one, dict)]
+        elif step["index"] is not None:
+            nodes = [one[int(step["index"])] for one in nodes if isinstance(one, list)]
+        else:
+            nodes = [item for one in nodes if isinstance(one, dict) for item in one.values()]
+    for found in nodes:
+        for text in found if of_keys and isinstance(found, dict) else (found,):
+            if isinstance(text, str):
+                yield len(text)

@@ -1,0 +1,1 @@
+"""What injection makes true of a pod template: one module per concern."""

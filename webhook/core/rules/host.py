@@ -1,0 +1,347 @@
+"""What a container gets from its node by path: device files, driver libraries, variables. Pure.
+
+Every path, variable and privilege here comes from a profile of the site config that the namespace may use.
+Annotations choose the mode and nothing else: no text of a user's ever becomes a path.
+"""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from webhook.core.annotations import COUNT
+from webhook.core.catalogue.catalogue import PART
+from webhook.core.container import first_user_of
+from webhook.core.devices import Holder
+from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.metadata import labels_of
+from webhook.core.patch import Amend, Append, Edit, Path, Put
+from webhook.core.resolution import Place, Resolution
+from webhook.core.schema.pod import Container, EnvVar, Volume
+from webhook.core.site import Device, Profile, Site, matches
+
+LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
+WHOLE_NODE: Final = "accel.io/whole-node"
+INJECTION: Final = "accel.io/injection"
+HOSTNAME: Final = "kubernetes.io/hostname"
+CHARACTER_DEVICE: Final = "CharDevice"
+MOST_DEVICES: Final = 64
+"""Device files of one Pod. A bound, not a fact about hardware: no machine in the catalogue has more than 16."""
+_ALIKE: Final = {"matchExpressions": [{"key": WHOLE_NODE, "operator": "Exists"}]}
+APART: Final[dict[str, object]] = {
+    "labelSelector": _ALIKE,
+    "namespaceSelector": {"matchLabels": {INJECTION: "enabled"}},
+    "topologyKey": HOSTNAME,
+}
+"""The term that keeps Pods with whole nodes apart, in the namespaces whose Pods can be given one."""
+
+APART_EVERYWHERE: Final[dict[str, object]] = {
+    "labelSelector": _ALIKE,
+    "namespaceSelector": {},
+    "topologyKey": HOSTNAME,
+}
+"""Its earlier form, by which a Pod in any namespace could make others wait. Stored templates may have it."""
+
+ANYTHING: Final = ""
+"""The hostPath type that the kubelet does not check.
+
+Source: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
+"""
+
+Gift = tuple[Holder, Sequence[Profile]]
+"""A container, and the profiles that it is given."""
+
+_PLAIN: Final = re.compile(
+    r"(?:/[a-z0-9]++(?:-[a-z0-9]++)*+){2,}+"
+)  # one step alone could be another volume's: accel-shm
+_LONGEST_NAME: Final = 63
+
+
+@final
+@dataclass(frozen=True)
+class Mount:
+    """A path of the node, where the container sees it, and what the kubelet checks before the start."""
+
+    host_path: str
+    mount_path: str
+    type: str = ANYTHING
+    read_only: bool = False
+
+
+def host(place: Place, resolution: Resolution) -> Iterable[Edit | Warn]:
+    """The profiles of the type: with devices in mode host, libraries and variables beside the device plugin."""
+    if resolution.ask.mode == "plugin" and not resolution.site.profiles:
+        return ()
+    profiles = _allowed(resolution)
+    return give(place, [(holder, profiles) for holder in resolution.holders]) if profiles else ()
+
+
+def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
+    """The admin's profiles for this type, mode and namespace; mode host without one is not for this namespace."""
+    hardware, mode, site = resolution.accelerator, resolution.ask.mode, resolution.site
+    found = site.host_profiles(hardware.name, hardware.resource, mode, resolution.namespace)
+    if mode == "plugin" or resolution.stored:
+        return found
+    if not found:
+        namespace, valid = quoted(resolution.namespace), _modes(site, resolution.namespace)
+        raise Denied("mode-not-allowed", value=mode, type=hardware.name, namespace=namespace, valid=valid)
+    if PART in hardware.name:
+        raise Denied("part-without-plugin", value=mode, type=hardware.name)
+    _check_number(resolution)
+    return found
+
+
+def _check_number(resolution: Resolution) -> None:
+    """Each device is a file that is listed, and the user chooses how many: so there is a most, for any type."""
+    hardware, total = resolution.accelerator, sum(h.devices for h in resolution.holders)
+    if total > MOST_DEVICES:
+        facts = {"resource": hardware.resource, "type": hardware.name, "most": MOST_DEVICES}
+        raise Denied("too-many-devices", where=COUNT, value=total, **facts)
+
+
+def _modes(site: Site, namespace: str) -> str:
+    """What the namespace may have, and nothing of what others may."""
+    usable = [p for p in site.profiles if "host" in p.modes and matches(namespace, p.namespaces)]
+    types = ", ".join(dict.fromkeys(name for profile in usable for name in profile.types))
+    return f"plugin, or host for the types {types}" if types else "plugin"
+
+
+def give(place: Place, gifts: Sequence[Gift]) -> Iterator[Edit | Warn]:
+    """Everything that each container's profiles hold. Of two for one place the first wins.
+
+    Warnings about mounts come with the mounts: Pods whose workload was injected have them, and stay silent.
+    """
+    volumes = _Volumes([v for v in place.spec.volumes or () if v is not None])
+    mounted, devices = False, set[str]()
+    for holder, profiles, first in _numbered(gifts):
+        privileged = _privileged(holder.container, profiles)
+        wanted, there = _wanted(holder, profiles, first, privileged), _mounted(holder)
+        devices.update(m.host_path for m in wanted if not m.read_only)
+        mounts = [mount for mount in wanted if mount.mount_path not in there]
+        for mount in mounts:
+            yield from _mount(holder, mount, volumes)
+        yield from _variables(holder, profiles)
+        if privileged and _unsaid(holder.container):
+            yield Put(_path(holder, "securityContext", "privileged"), True)
+        if not privileged and any(not mount.read_only for mount in mounts):
+            yield Warn("devices-closed", {"name": holder.container.name})
+        mounted = mounted or bool(mounts)
+    _check_read_only(place, gifts, volumes, devices)
+    if mounted:
+        yield Warn("host-path-policy")
+    if any(profile.exclusive_node for _, profiles in gifts for profile in profiles):
+        yield from _whole_node(place)
+
+
+def _numbered(gifts: Sequence[Gift]) -> Iterator[tuple[Holder, Sequence[Profile], int]]:
+    """Each container with the number of its first device: containers that run together do not share devices."""
+    first = 0
+    for holder, profiles in gifts:
+        if holder.within == "containers":
+            yield holder, profiles, first
+            first += holder.devices
+        else:
+            yield holder, profiles, 0  # init containers run before the others, and give their devices back
+
+
+def _mounted(holder: Holder) -> set[str | None]:
+    """Where something is mounted already: by the user, or by us at an earlier time."""
+    return {m.mountPath for m in holder.container.volumeMounts or () if m is not None}
+
+
+class _Volumes:
+    """A template's volumes, with ours as they are added."""
+
+    def __init__(self, present: Sequence[Volume]) -> None:
+        self.paths: dict[str, str] = {}  # of the node's files, by name
+        self.names = {v.name for v in present}
+        self._by_path: dict[str, str] = {}
+        for volume in present:
+            if volume.name and volume.hostPath and volume.hostPath.path:
+                self._know(volume.name, volume.hostPath.path)
+
+    def _know(self, name: str, path: str) -> None:
+        self.paths[name] = path
+        self._by_path.setdefault(path, name)
+
+    def named(self, path: str) -> str | None:
+        """The volume, of whatever name, that is this path of the node."""
+        return self._by_path.get(path)
+
+    def add(self, mount: Mount) -> str:
+        """A name for a new volume."""
+        name = next(name for name in volume_names(mount) if name not in self.names)
+        self.names.add(name)
+        self._know(name, mount.host_path)
+        return name
+
+
+def _check_read_only(place: Place, gifts: Sequence[Gift], volumes: _Volumes, devices: Collection[str]) -> None:
+    """Denies a mount of a profile's libraries that can be written to: by any container, through whosever volume.
+
+    The volume is there because the profile asks for it, and its name can be known: so a container that names it
+    itself would get what the admin gave for reading only. `devices` are paths that profiles give for more than that.
+    """
+    libraries = {library.host_path for _, profiles in gifts for p in profiles for library in p.libraries}
+    paths = {name: path for name, path in volumes.paths.items() if path not in devices}
+    guarded = {name: path for name, path in paths.items() if any(_is_within(path, one) for one in libraries)}
+    for _, _, container in place.containers if guarded else ():
+        for mount in container.volumeMounts or ():
+            if mount is not None and mount.name in guarded and not mount.readOnly:
+                where = f"container {quoted(container.name)}: the mount of volume {quoted(mount.name)}"
+                raise Denied("writable-library", where=where, value=guarded[mount.name])
+
+
+def _is_within(path: str, library: str) -> bool:
+    """Whether a path of the node, however it is spelled, is the library's or stands below it."""
+    steps, above = _steps(path), _steps(library)
+    return steps[: len(above)] == above
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in path.split("/") if step not in ("", ".")]
+
+
+def _mount(holder: Holder, mount: Mount, volumes: _Volumes) -> Iterator[Edit]:
+    """A mount and its volume, unless a volume of whatever name is that path already."""
+    name = volumes.named(mount.host_path)
+    if name is None:
+        name = volumes.add(mount)
+        source = {"path": mount.host_path, "type": mount.type}
+        yield Append(("spec", "volumes"), {"name": name, "hostPath": source}, key=("name",))
+    item: dict[str, object] = {"name": name, "mountPath": mount.mount_path}
+    if mount.read_only:
+        item["readOnly"] = True
+    yield Append(_path(holder, "volumeMounts"), item, key=("mountPath",))
+
+
+def _wanted(holder: Holder, profiles: Sequence[Profile], first: int, privileged: bool) -> list[Mount]:
+    """What a container gets, each place once.
+
+    A device file must exist and be one, else the kubelet does not start the container. One that a node may lack
+    cannot have that check, and without it the container runtime puts an empty directory where the file is missing.
+    A privileged container has all device files of its node anyway, so there optional ones need no mount.
+    Sources: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
+    https://github.com/containerd/containerd/blob/1754af31/internal/cri/opts/spec_linux_opts.go (withMounts)
+    """
+    found: dict[str, Mount] = {}
+    for profile in profiles:
+        mounts = [Mount(path, path, CHARACTER_DEVICE) for path in _files(profile.devices, first, holder.devices)]
+        if not privileged:
+            mounts += [Mount(path, path) for path in _files(profile.optional_devices, first, holder.devices)]
+        mounts += [Mount(library.host_path, library.mount_path, read_only=True) for library in profile.libraries]
+        for mount in mounts:
+            found.setdefault(mount.mount_path, mount)
+    return list(found.values())
+
+
+def _files(devices: Sequence[Device], first: int, count: int) -> Iterator[str]:
+    for device in devices:
+        if device.per_device:
+            yield from (f"{device.path}{number}" for number in range(first, first + count))
+        else:
+            yield device.path
+
+
+def volume_names(mount: Mount) -> Iterator[str]:
+    """Names for the volume, best first: `accel-dev-nvidia--uvm` for /dev/nvidia-uvm, then ones with digests.
+
+    They come from the path in the container: so a Job that is applied again finds its volume, although the admin
+    has moved the files on the nodes since. Two paths never have one name: where letters cannot say it, or a volume
+    of the user's has the name, a digest does.
+    """
+    path = mount.mount_path
+    spelled = "accel" + path.replace("-", "--").replace("/", "-")
+    if _PLAIN.fullmatch(path) and len(spelled) <= _LONGEST_NAME:
+        yield spelled
+    legible = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")[-40:].strip("-")
+    for number in itertools.count():
+        text = f"{mount.host_path}\n{path}\n{number}" if number else path
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        yield f"accel-{legible}-{digest}" if legible else f"accel-{digest}"
+
+
+def _variables(holder: Holder, profiles: Sequence[Profile]) -> Iterator[Edit | Warn]:
+    """Variables that the container does not have; LD_LIBRARY_PATH is also put before a value of the user's."""
+    ours = _merged(profiles)
+    have = {e.name: (i, e) for i, e in enumerate(holder.container.env or ()) if e is not None}
+    path = _path(holder, "env")
+    if LIBRARY_PATH in ours and (LIBRARY_PATH in have or holder.container.envFrom):
+        yield from _library_path(path, have.get(LIBRARY_PATH), ours.pop(LIBRARY_PATH), holder.container)
+    missing = {name: value for name, value in ours.items() if name not in have}
+    before = first_user_of(holder.container, missing) if missing else None
+    for name, value in missing.items():
+        yield Append(path, {"name": name, "value": value}, key=("name",), before=before)
+
+
+def _merged(profiles: Sequence[Profile]) -> dict[str, str]:
+    """Each variable as the first profile has it; LD_LIBRARY_PATH with the directories of all."""
+    merged: dict[str, str] = {}
+    for name, value in (variable for profile in profiles for variable in profile.env):
+        if name == LIBRARY_PATH and name in merged:
+            merged[name] = ":".join(dict.fromkeys((*merged[name].split(":"), *value.split(":"))))
+        else:
+            merged.setdefault(name, value)
+    return merged
+
+
+def _library_path(
+    path: Path, there: tuple[int, EnvVar] | None, ours: str, container: Container
+) -> Iterator[Edit | Warn]:
+    """Ours in front of a literal value, once; what comes from elsewhere cannot be read here, so it stays.
+
+    With envFrom alone the variable may come from there, and ours would hide it: an entry of `env` wins.
+    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/
+    """
+    if there is None or there[1].valueFrom is not None:
+        yield Warn("library-path-kept", {"name": container.name, "ours": ours})
+        return
+    index, variable = there
+    theirs = variable.value or ""
+    missing = [part for part in ours.split(":") if part and part not in theirs.split(":")]
+    if missing:
+        value = ":".join((*missing, theirs) if theirs else missing)
+        yield Amend(path, index, {"name": LIBRARY_PATH, "value": value}, key=("name",))
+
+
+def _privileged(container: Container, profiles: Sequence[Profile]) -> bool:
+    """Whether the container will run privileged: by the user's own word, which stands, else by a profile's.
+
+    A device file that is mounted can be seen but not opened, unless the container is privileged or something on
+    the node opens it in the device cgroup: https://github.com/kubernetes/kubernetes/issues/79090
+    """
+    context = container.securityContext
+    if context is not None and context.privileged is not None:
+        return context.privileged
+    if context is not None and context.allowPrivilegeEscalation is False:
+        return False  # the API server refuses both together
+    return any(profile.privileged for profile in profiles)
+
+
+def _unsaid(container: Container) -> bool:
+    return container.securityContext is None or container.securityContext.privileged is None
+
+
+def _whole_node(place: Place) -> Iterator[Edit]:
+    """No two such Pods on one node.
+
+    Nobody counts devices that no resource stands for, so two Pods would be given the same files. Kubernetes has no
+    field for a node of one's own; anti-affinity among these Pods, in all namespaces that have injection, is the part
+    of it that keeps devices apart and does not mind DaemonSets. A term that says anything more, or less, is not ours:
+    one that also names a namespace, or another label, keeps nobody away. That Pods which use other ways to the devices
+    (a device plugin, their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
+    Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
+    """
+    if labels_of(place.template.metadata).whole_node is None:
+        yield Put(("metadata", "labels", WHOLE_NODE), "true")
+    affinity = place.spec.affinity and place.spec.affinity.podAntiAffinity
+    terms = (affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution) or ()
+    if not any(term in (APART, APART_EVERYWHERE) for term in terms):
+        path = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        yield Append(path, APART, key=("labelSelector", "topologyKey"))
+
+
+def _path(holder: Holder, *segments: str) -> Path:
+    return ("spec", holder.within, holder.index, *segments)

@@ -1,0 +1,115 @@
+"""`accel.io/placement`: the admin's sets of node labels, tolerations, annotations and resources. Pure.
+
+The user names sets, the site config says what is in them and who may. What the user wrote on the template stands:
+an equal value is left, another annotation or resource is kept, another node label is denied.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from webhook.core.annotations import PLACEMENT
+from webhook.core.catalogue.catalogue import TOPOLOGY_LABEL
+from webhook.core.catalogue.tpu import listed
+from webhook.core.devices import asked_amounts
+from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.patch import Append, Edit, Put
+from webhook.core.resolution import Place, Resolution, own_topology
+from webhook.core.schema.pod import Toleration
+from webhook.core.site import Placement
+
+
+def placement(place: Place, resolution: Resolution) -> Iterable[Edit | Warn]:
+    """Every named set, in the order of their names in the annotation."""
+    return _placed(place, resolution) if resolution.ask.placements else ()
+
+
+def _placed(place: Place, resolution: Resolution) -> Iterator[Edit]:
+    chosen = list(_chosen(place, resolution))
+    yield from _node_selector(place, resolution, chosen)
+    yield from _tolerations(place, resolution, [t for _, found in chosen for t in found.tolerations])
+    for _, found in chosen:
+        for key, value in found.annotations.items():
+            if place.annotations.get(key) is None:
+                yield Put(("metadata", "annotations", key), value)
+        yield from _resources(resolution, found)
+
+
+def _chosen(place: Place, resolution: Resolution) -> Iterator[tuple[str, Placement]]:
+    """The named sets that the namespace may use; a name is only ever looked up, never a pattern or a path.
+
+    An object that is stored was allowed them when it came: it gets nothing that it does not have. So was the workload
+    of a Pod: to deny the Pod because the site has changed would stop the workload at its next restart.
+    """
+    known = resolution.stored or place.of_workload
+    site, namespace = resolution.site, resolution.namespace
+    usable = site.placement_names(namespace)
+    for name in resolution.ask.placements:
+        found = site.config.placements.get(name)
+        if found is not None and (name in usable or resolution.stored):
+            yield name, found
+        elif not known:
+            code = "unknown-placement" if found is None else "namespace-not-allowed"
+            valid = listed(usable) or "none is defined for this namespace"
+            raise Denied(code, value=name, namespace=quoted(namespace), valid=valid)
+
+
+def _node_selector(place: Place, resolution: Resolution, chosen: Iterable[tuple[str, Placement]]) -> Iterator[Edit]:
+    have = {label: value for label, value in (place.spec.nodeSelector or {}).items() if value is not None}
+    needed = {label: ("the type", values) for label, values in _needed(place, resolution).items()}
+    for name, found in chosen:
+        for label, value in found.node_selector.items():
+            if have.get(label, value) != value and not resolution.stored:
+                where, source = f"nodeSelector {label}", f"{PLACEMENT} {quoted(name)}"
+                raise Denied("selector-conflict", where=where, value=have[label], source=source, want=quoted(value))
+            who, values = needed.setdefault(label, (f"placement {quoted(name)}", (value,)))
+            if value not in values:
+                want = " or ".join(map(quoted, values))
+                raise Denied("placement-conflict", value=name, label=label, sets=quoted(value), who=who, want=want)
+            if label not in have:
+                yield Put(("spec", "nodeSelector", label), value)
+
+
+def _needed(place: Place, resolution: Resolution) -> dict[str, tuple[str, ...]]:
+    """The labels of the accelerator's own nodes, with the values of which one will do."""
+    labels = dict(resolution.accelerator.selector)
+    if own_topology(place):
+        labels.pop(TOPOLOGY_LABEL, None)
+    return labels
+
+
+def _tolerations(place: Place, resolution: Resolution, wanted: Iterable[Any]) -> Iterator[Edit]:
+    """What nobody tolerates yet: neither the user, nor the accelerator's own tolerations."""
+    have = [t for t in place.spec.tolerations or () if t is not None]
+    have += [Toleration(key=key, operator="Exists") for key in resolution.accelerator.tolerations]
+    for toleration in wanted:
+        item = msgspec.to_builtins(toleration)
+        if not any(covers(there, item) for there in have):
+            yield Append(("spec", "tolerations"), item, key=("key", "operator", "value", "effect"))
+
+
+def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
+    """Whether whatever `wanted` tolerates is tolerated already.
+
+    Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#concepts
+    """
+    if there.effect and there.effect != wanted.get("effect"):
+        return False
+    operator = there.operator or "Equal"
+    if not there.key:
+        return operator == "Exists"
+    if there.key != wanted.get("key"):
+        return False
+    same = operator == wanted.get("operator", "Equal") and (there.value or "") == wanted.get("value", "")
+    return operator == "Exists" or same
+
+
+def _resources(resolution: Resolution, found: Placement) -> Iterator[Edit]:
+    """Requests and limits of each container with devices; a container that says either has its own."""
+    for holder in resolution.holders:
+        for resource, amount in found.resources.items():
+            if asked_amounts(holder.container, resource):
+                continue
+            for part in ("limits", "requests"):
+                yield Put(("spec", holder.within, holder.index, "resources", part, resource), str(amount))

@@ -1,0 +1,27 @@
+"""The parts of Deployments, ReplicaSets, StatefulSets and CronJobs that we look at. Typed views, nothing else."""
+
+from webhook.core.schema.job import JobTemplate
+from webhook.core.schema.pod import Metadata, Name, Number, Template, View
+
+
+class AppSpec(View, frozen=True, gc=False):
+    replicas: Number | None = None
+    podManagementPolicy: Name | None = None
+    template: Template | None = None
+
+
+class App(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: AppSpec | None = None
+
+
+class CronJobSpec(View, frozen=True, gc=False):
+    jobTemplate: JobTemplate | None = None
+
+
+NO_CRON_SPEC = CronJobSpec()
+
+
+class CronJob(View, frozen=True, gc=False):
+    metadata: Metadata | None = None
+    spec: CronJobSpec | None = None

@@ -1,0 +1,222 @@
+"""One entry of the catalogue as it is written in `data/*.yaml` and in the site config's `catalogue:`.
+
+These Structs are the schema: an unknown key is an error. They hold facts, and decide nothing.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from webhook.core import topology
+from webhook.core.messages import quoted
+from webhook.core.schema import syntax
+
+Platform = Literal["gke", "eks", "aks", "gfd", "none"]
+"""Whose node labels and taints a cluster has: a cloud's, or only those of NVIDIA's GPU feature discovery."""
+
+Labels = dict[str, str | tuple[str, ...]]
+"""Node label to its value, or to several values any of which will do."""
+
+_SPELLING = re.compile(r"[a-z0-9]+")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9._]{0,58}[a-z0-9])?")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", tag_field="kind"):
+    """What every entry has."""
+
+    name: str
+    """What the entry describes, and what a later entry of the same name replaces."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f'name: {quoted(self.name)} is not a name: lower-case letters, digits, "-", "." and "_"')
+
+
+class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """The slices of one generation that are built from whole cubes."""
+
+    most: int
+    """The most cubes in one slice."""
+    longest: int
+    """The longest side, in chips."""
+    edge: int = 4
+    """A cube's side, in chips; every side of a large slice is a multiple of it."""
+    defaults_up_to: int = 0
+    """Every size up to this number of cubes has a default topology: the most compact one."""
+    defaults: tuple[int, ...] = ()
+    """Other numbers of cubes that have a default topology."""
+
+    def __post_init__(self) -> None:
+        if min(self.most, self.longest, self.edge) < 1 or max(self.most, self.longest) > 65536:
+            raise ValueError("most: this, longest and edge are numbers from 1 to 65536")
+
+
+class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
+    """A TPU generation. `name` is libtpu's word for it, as in TPU_ACCELERATOR_TYPE: `v5litepod`."""
+
+    prefix: str
+    """Canonical type names are `<prefix>-<number>` and `<prefix>-<shape>`."""
+    spellings: tuple[str, ...]
+    """What people write before the number, with or without `tpu-`."""
+    cores_per_chip: int
+    """TensorCores in one chip. The number in a type's name counts TensorCores."""
+    dimensions: Literal[2, 3]
+    """Axes of a topology."""
+    shapes: tuple[str, ...]
+    """Slices smaller than a cube, or all where there are no cubes; each is its size's default topology."""
+    wrap: Literal["all-from-4", "axis-of-16"]
+    """Which axes close into a ring: all once every side is 4 or more, or each one of exactly 16."""
+    cubes: Cubes | None = None
+    """Larger slices, by rule."""
+    chips_per_host: int = 4
+    """Chips in one machine of a slice."""
+    other_hosts: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    """Shapes whose machines have another number of chips, first choice first."""
+    label: str = ""
+    """Value of the node label cloud.google.com/gke-tpu-accelerator."""
+    single_host_label: str = ""
+    """That label's value where a slice is one machine, if it differs."""
+    ports_per_chip: int = 1
+    """Runtime metrics ports of one chip."""
+    multislice: bool = True
+    """Several slices can form one job over the data-centre network."""
+    divisible: bool = False
+    """A machine's chips may be divided among containers."""
+    legacy_resource: str = ""
+    """The resource of the old TPU Node architecture; its quantity is TensorCores."""
+    legacy_only: bool = False
+    """No machine with chips of its own exists: always the legacy resource."""
+    tolerations: tuple[str, ...] = ("google.com/tpu",)
+    """Keys of the taints on its nodes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cores_per_chip < 1 or not self.shapes:
+            raise ValueError("shapes: at least one topology is needed, and coresPerChip is at least 1")
+        for text in (*self.shapes, *self.other_hosts):
+            shape = topology.parse(text)
+            if shape is None or len(shape) != self.dimensions:
+                raise ValueError(f"shapes: {quoted(text)} is not a topology of {self.dimensions} sizes")
+            self._check_hosts(text, shape)
+        if self.cubes and self.dimensions != 3:
+            raise ValueError("cubes: a generation with cubes has 3 dimensions")
+        if self.cubes:
+            self._check_hosts("a cube", (self.cubes.edge,) * 3)
+        if self.prefix.removeprefix("tpu-") not in self.spellings:
+            raise ValueError(f"prefix: {quoted(self.prefix)} is none of the spellings, with or without tpu-")
+        for spelling in self.spellings:
+            if not _SPELLING.fullmatch(spelling):
+                raise ValueError(f"spellings: {quoted(spelling)} is not lower-case letters and digits")
+        syntax.check_value(self.label, "label")
+        syntax.check_value(self.single_host_label, "singleHostLabel")
+        for key in self.tolerations:
+            syntax.check_key(key, "tolerations")
+
+    def _check_hosts(self, text: str, shape: topology.Shape) -> None:
+        """Every number of chips per host that the shape may have must tile it."""
+        counts = self.other_hosts.get(text, (self.chips_per_host,))
+        if not counts:
+            raise ValueError(f"otherHosts: {text} has no number of chips")
+        for count in counts:
+            if count not in topology.HOST_BOUNDS:
+                raise ValueError(f"chipsPerHost: a host of {count} chips has no known layout")
+            if topology.host_bounds(shape, count) is None:
+                raise ValueError(f"chipsPerHost: hosts of {count} chips do not tile {text}")
+
+
+class Mig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """How parts of a GPU are asked for."""
+
+    prefix: str
+    """Type names of a part of any model are `<prefix><profile>`."""
+    resource: str
+    """The resource of a part is this and the profile."""
+    labels: dict[Platform, str] = msgspec.field(default_factory=dict)
+    """Where a part is an ordinary device on a node that a label marks: the label, whose value is the profile."""
+
+
+class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
+    """Devices of a vendor, whatever the model: a type by itself, and what models and instances build on."""
+
+    family: str
+    """The vendor's word that a program may branch on."""
+    resource: str
+    """What containers ask for."""
+    tolerations: tuple[str, ...] = ()
+    """Keys of the taints on its nodes."""
+    platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """More of them, on some platforms."""
+    mig: Mig | None = None
+    """Set where devices can be had in parts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        syntax.check_key(self.resource, "resource")
+        for key in (*self.tolerations, *(k for keys in self.platform_tolerations.values() for k in keys)):
+            syntax.check_key(key, "tolerations")
+
+
+class Model(Entry, frozen=True, kw_only=True, tag="model"):
+    """One model of such devices, with the memory where the model has several sizes."""
+
+    of: str
+    """The `devices` entry that it belongs to."""
+    aliases: tuple[str, ...] = ()
+    """Other names that people use for it."""
+    select: dict[Platform, Labels] = msgspec.field(default_factory=dict)
+    """Node labels of the model. A platform that is missing has none that is publicly known."""
+    mig: tuple[str, ...] = ()
+    """Profiles of its parts."""
+    most: dict[Platform, int] = msgspec.field(default_factory=dict)
+    """The most devices in one node, where that is publicly known."""
+    platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Keys of more taints on its nodes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for labels in self.select.values():
+            for key, values in labels.items():
+                syntax.check_key(key, "select")
+                for value in several(values):
+                    syntax.check_value(value, "select")
+        for keys in self.platform_tolerations.values():
+            for key in keys:
+                syntax.check_key(key, "platformTolerations")
+
+
+class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
+    """A cloud's machine type with all its devices."""
+
+    of: str
+    """The `devices` entry that its devices belong to."""
+    instance_type: str
+    """Value of the node label node.kubernetes.io/instance-type."""
+    count: int
+    """Its devices."""
+    extras: dict[str, int] = msgspec.field(default_factory=dict)
+    """Other resources that it has and that a job on it wants."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        syntax.check_value(self.instance_type, "instanceType")
+        if self.count < 1 or any(amount < 1 for amount in self.extras.values()):
+            raise ValueError("count: this and each of extras is at least 1")
+        for key in self.extras:
+            syntax.check_key(key, "extras")
+
+
+class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):
+    """A name that people use for several models: refused, with the choices."""
+
+    choices: tuple[str, ...]
+    """Names of the models."""
+
+
+AnyEntry = Tpu | Devices | Model | Instance | Ambiguous
+
+
+def several(values: str | Iterable[str]) -> tuple[str, ...]:
+    """One value or several, as several."""
+    return (values,) if isinstance(values, str) else tuple(values)

@@ -1,0 +1,173 @@
+"""The parts of a Pod template that we look at: a read-only typed view. Unknown fields are skipped, never built.
+
+Field names are the API's own (camelCase), so that a path of an `Edit` is also the path of attributes here.
+`null` and an absent field look alike: both are None. A field that an edit can touch must be declared.
+Fields stand in the API's own order, since a decoder that finds them in its own is faster.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from webhook.core import limits
+
+Name = Annotated[str, Meta(max_length=limits.NAME)]
+Value = Annotated[str, Meta(max_length=limits.LABEL_VALUE)]
+Key = Annotated[str, Meta(max_length=limits.KEY)]
+Number = Annotated[int, Meta(ge=-limits.NUMBER - 1, le=limits.NUMBER)]
+Text = Annotated[str, Meta(max_length=limits.OBJECT)]
+"""Text that no API bounds but by the size of the object: variables, paths, other people's annotations. What is done
+with it costs no more than reading it did."""
+Quantity = Text | Annotated[int, Meta(ge=-limits.AMOUNT - 1, le=limits.AMOUNT)] | float
+Annotations = dict[Text, Text | None]
+
+
+class View(msgspec.Struct, frozen=True, gc=False):
+    """A read-only look at a JSON object. Made by decoding alone, so it holds no cycles for gc to find."""
+
+
+class OwnerReference(View, frozen=True, gc=False):
+    apiVersion: Key = ""
+    kind: Name = ""
+    name: Name = ""
+    controller: bool | None = None
+
+
+class Labels(View, frozen=True, gc=False):
+    """The labels that anything here reads: a Pod of a JobSet has some twenty, and each one built costs time."""
+
+    kueue_queue: Value | None = msgspec.field(name="kueue.x-k8s.io/queue-name", default=None)
+    leader_worker_set: Value | None = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default=None)
+    ray_cluster: Value | None = msgspec.field(name="ray.io/cluster", default=None)
+    whole_node: Value | None = msgspec.field(name="accel.io/whole-node", default=None)
+
+    def get(self, key: object) -> str | None:
+        """The value of a label; asking for one that is not declared is our mistake."""
+        value: str | None = getattr(self, _LABELS[key])
+        return value
+
+
+_LABELS: dict[object, str] = {field.encode_name: field.name for field in msgspec.structs.fields(Labels)}
+
+
+class Metadata(View, frozen=True, gc=False):
+    name: Name | None = None
+    generateName: Name | None = None
+    namespace: Name | None = None
+    deletionTimestamp: Name | None = None
+    labels: Labels | None = None
+    annotations: Annotations | None = None
+    ownerReferences: list[OwnerReference] | None = None
+
+
+class EnvVarSource(View, frozen=True, gc=False):
+    """That there is one is all that matters."""
+
+
+class EnvVar(View, frozen=True, gc=False):
+    name: Text | None = None
+    value: Text | None = None
+    valueFrom: EnvVarSource | None = None
+
+
+class Resources(View, frozen=True, gc=False):
+    limits: dict[Key, Quantity | None] | None = None
+    requests: dict[Key, Quantity | None] | None = None
+
+
+class VolumeMount(View, frozen=True, gc=False):
+    name: Name | None = None
+    mountPath: Text | None = None
+    readOnly: bool | None = None
+
+
+class ContainerSecurityContext(View, frozen=True, gc=False):
+    privileged: bool | None = None
+    allowPrivilegeEscalation: bool | None = None
+
+
+class Container(View, frozen=True, gc=False):
+    name: Name | None = None
+    envFrom: list[Any] | None = None
+    env: list[EnvVar | None] | None = None
+    resources: Resources | None = None
+    volumeMounts: list[VolumeMount | None] | None = None
+    securityContext: ContainerSecurityContext | None = None
+
+
+class Toleration(View, frozen=True, gc=False):
+    key: Key | None = None
+    operator: Name | None = None
+    value: Value | None = None
+    effect: Name | None = None
+
+
+class Expression(View, frozen=True, gc=False):
+    key: Key | None = None
+    operator: Name | None = None
+    values: list[Text] | None = None
+
+
+class NodeSelectorTerm(View, frozen=True, gc=False):
+    matchExpressions: list[Expression] | None = None
+    matchFields: list[Any] | None = None
+
+
+class NodeSelectorTerms(View, frozen=True, gc=False):
+    nodeSelectorTerms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(View, frozen=True, gc=False):
+    requiredDuringSchedulingIgnoredDuringExecution: NodeSelectorTerms | None = None
+
+
+class PodAntiAffinity(View, frozen=True, gc=False):
+    requiredDuringSchedulingIgnoredDuringExecution: list[Any] | None = None
+    """As they are: a term is ours only where it says exactly what ours says, in fields that we know or not."""
+
+
+class Affinity(View, frozen=True, gc=False):
+    nodeAffinity: NodeAffinity | None = None
+    podAntiAffinity: PodAntiAffinity | None = None
+
+
+class HostPath(View, frozen=True, gc=False):
+    path: Text | None = None
+
+
+class Volume(View, frozen=True, gc=False):
+    name: Name | None = None
+    hostPath: HostPath | None = None
+
+
+class OperatingSystem(View, frozen=True, gc=False):
+    name: Name | None = None
+
+
+class PodSpec(View, frozen=True, gc=False):
+    volumes: list[Volume | None] | None = None
+    initContainers: list[Container | None] | None = None
+    containers: list[Container | None] | None = None
+    restartPolicy: Name | None = None
+    dnsPolicy: Name | None = None
+    nodeSelector: dict[Key, Value | None] | None = None
+    nodeName: Name | None = None
+    hostNetwork: bool | None = None
+    subdomain: Name | None = None
+    affinity: Affinity | None = None
+    schedulerName: Name | None = None
+    tolerations: list[Toleration | None] | None = None
+    os: OperatingSystem | None = None
+
+
+class Template(View, frozen=True, gc=False):
+    """A pod template; a Pod has the same two fields."""
+
+    metadata: Metadata | None = None
+    spec: PodSpec | None = None
+
+
+NO_METADATA = Metadata()
+NO_LABELS = Labels()
+NO_SPEC = PodSpec()

@@ -1,0 +1,429 @@
+"""The site config: what the cluster's admin decides. Pure: bytes in, a frozen `Site` out.
+
+`Config` and what it holds are the file's schema; the text under each field is its reference documentation.
+Users choose by annotation only among what stands here: no annotation can name a host path or a privilege.
+"""
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import msgspec
+
+from webhook.core.catalogue.catalogue import Catalogue
+from webhook.core.messages import quoted
+from webhook.core.schema import decode, syntax
+from webhook.core.schema.catalogue import AnyEntry, Platform
+from webhook.core.schema.decode import BadConfig
+
+Mode = Literal["plugin", "host"]
+
+LONGEST_NAME = 50
+"""Characters of a placement's or a profile's name: names of volumes are made of them."""
+
+_ENV_NAME = re.compile(r"[ -<>-~]+")
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+
+
+class _Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A mapping in the site config; a key that is not declared is an error."""
+
+
+class TpuSettings(_Settings, frozen=True, kw_only=True):
+    """How TPU pods are set up on this cluster."""
+
+    environment: Literal["megascale", "full"] = "megascale"
+    """`megascale`: only MEGASCALE_* variables, since GKE's device plugin and webhook set the others. `full`: also
+    TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY and the rest, for clusters without those two."""
+    legacy_nodes: bool = False
+    """v3 types mean the old TPU Node resource (`cloud-tpus.google.com/v3`) instead of `google.com/tpu`."""
+    legacy_version: str = ""
+    """TensorFlow version for TPU Node resources, the pod annotation `tf-version.cloud-tpus.google.com`. Empty: no
+    annotation."""
+
+
+class EksSettings(_Settings, frozen=True, kw_only=True):
+    """What kind of EKS cluster it is."""
+
+    auto_mode: bool = False
+    """The nodes are EKS Auto Mode's, so labels begin with `eks.amazonaws.com/` instead of Karpenter's
+    `karpenter.k8s.aws/`."""
+
+
+class SchedulerDefault(_Settings, frozen=True, kw_only=True):
+    """A scheduler for pods that name none. The first that fits the type and the namespace counts."""
+
+    types: tuple[str, ...] = ("*",)
+    """Type names or shell patterns that it is for."""
+    namespaces: tuple[str, ...] = ("*",)
+    """Namespaces or shell patterns that it is for."""
+    scheduler: str | None = None
+    """The scheduler's name, one of `schedulers.allowed`. Default: left as it is."""
+    queue: str | None = None
+    """The Volcano queue. Default: Volcano's own."""
+
+
+class Schedulers(_Settings, frozen=True, kw_only=True):
+    """Which schedulers users may choose, and which are chosen for them."""
+
+    allowed: tuple[str, ...] = ("default-scheduler", "volcano")
+    """Values that `accel.io/scheduler` may have."""
+    defaults: tuple[SchedulerDefault, ...] = ()
+    """Schedulers for pods without `accel.io/scheduler`."""
+
+    def __post_init__(self) -> None:
+        for default in self.defaults:
+            if default.scheduler and default.scheduler not in self.allowed:
+                raise ValueError(
+                    f'defaults: scheduler "{default.scheduler}" is not allowed; valid: {", ".join(self.allowed)}'
+                )
+            if default.queue and default.scheduler == "default-scheduler":
+                raise ValueError(
+                    f'defaults: queue "{default.queue}" needs a scheduler that has queues, not default-scheduler'
+                )
+
+
+class Toleration(_Settings, frozen=True, kw_only=True, omit_defaults=True):
+    """A toleration as Kubernetes has it."""
+
+    key: str = ""
+    """Taint key. Empty: every key, with operator Exists."""
+    operator: Literal["Exists", "Equal", "Lt", "Gt"] = "Equal"
+    """How the taint's value is compared."""
+    value: str = ""
+    """Taint value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute", ""] = ""
+    """Taint effect. Empty: every effect."""
+    toleration_seconds: int | None = None
+    """For NoExecute: how long the pod stays."""
+
+    def __post_init__(self) -> None:
+        if not self.key and self.operator != "Exists":
+            raise ValueError("operator: a toleration without a key needs Exists")
+        if self.operator == "Exists" and self.value:
+            raise ValueError(f"value: found {quoted(self.value)}; with operator Exists there is none")
+        if self.key:
+            syntax.check_key(self.key, "key")
+
+
+class Placement(_Settings, frozen=True, kw_only=True):
+    """One set that `accel.io/placement` can name: spot nodes, a reservation, a node pool, network interfaces."""
+
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    """Node labels that the pod needs."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Tolerations that are added to the pod's."""
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    """Annotations on the pod."""
+    resources: dict[str, str | int] = msgspec.field(default_factory=dict)
+    """Resources that each container with devices gets, requests and limits alike."""
+    namespaces: tuple[str, ...] = ("*",)
+    """Namespaces, or shell patterns, that may use it."""
+
+    def __post_init__(self) -> None:
+        for key, value in self.node_selector.items():
+            syntax.check_key(key, "nodeSelector")
+            syntax.check_value(value, f"nodeSelector: {key}")
+        for key in self.annotations:
+            syntax.check_key(key, "annotations")
+            if key.startswith("accel.io/"):
+                raise ValueError(f"annotations: {quoted(key)} is a key that users set, not placements")
+        for key, amount in self.resources.items():
+            syntax.check_key(key, "resources")
+            if not _QUANTITY.fullmatch(str(amount)):
+                raise ValueError(f"resources: {key}: {quoted(amount)} is not a quantity, such as 32 or 64Gi")
+
+
+class Device(_Settings, frozen=True, kw_only=True):
+    """A device file on the node."""
+
+    path: str
+    """Its path; with `perDevice` the part before the number."""
+    per_device: bool = False
+    """One file for each device, numbered from 0: /dev/nvidia0, /dev/nvidia1, ..."""
+
+    def __post_init__(self) -> None:
+        _check_path("path", self.path)
+
+
+class Library(_Settings, frozen=True, kw_only=True):
+    """A directory or file of the node that containers see, read-only."""
+
+    host_path: str
+    """Where it is on the node."""
+    mount_path: str
+    """Where it is in the container."""
+
+    def __post_init__(self) -> None:
+        _check_path("hostPath", self.host_path)
+        _check_path("mountPath", self.mount_path)
+        if ":" in self.mount_path:
+            raise ValueError(f'mountPath: {quoted(self.mount_path)} has a ":", which Kubernetes refuses')
+
+
+class HostProfile(_Settings, frozen=True, kw_only=True):
+    """What a container needs from its node: devices where there is no device plugin, driver libraries, variables."""
+
+    types: tuple[str, ...] = ()
+    """Type names or shell patterns that use it."""
+    modes: tuple[Mode, ...] = ("host",)
+    """`host`: for pods with `accel.io/mode: host`. `plugin`: beside the device plugin, then without devices."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces, or shell patterns, that may use it. Default: none."""
+    devices: tuple[str | Device, ...] = ()
+    """Device files that every node of these types has. A pod does not start where one is missing."""
+    optional_devices: tuple[str | Device, ...] = ()
+    """Device files that some nodes lack. Nothing checks them, and on a node without one the container runtime makes an
+    empty directory in its place. A privileged container has them anyway, and gets no mount."""
+    libraries: tuple[Library, ...] = ()
+    """Directories or files of the node, mounted read-only."""
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables of the containers. LD_LIBRARY_PATH goes before the user's own value."""
+    privileged: bool = False
+    """Containers run privileged. Without it a device file can usually be seen but not opened."""
+    exclusive_node: bool = False
+    """No two such pods on one node, in whatever namespaces, by an anti-affinity. Nobody counts devices in mode `host`,
+    so a profile with devices needs it; pods that get at the devices in another way are yours to keep away."""
+
+    def __post_init__(self) -> None:
+        for path in (*self.devices, *self.optional_devices):
+            if isinstance(path, str):
+                _check_path("devices", path)
+        for name in self.env:
+            _check_env("env", name)
+        has_devices = bool(self.devices or self.optional_devices)
+        if has_devices and not self.exclusive_node:
+            raise ValueError(
+                "exclusiveNode: true is needed with devices: nobody counts them, so a pod takes a whole node"
+            )
+        if has_devices and "plugin" in self.modes:
+            raise ValueError(
+                "modes: a profile with devices cannot serve mode plugin, where the device plugin gives them"
+            )
+
+
+class LegacyVolume(_Settings, frozen=True, kw_only=True):
+    """A host directory in the old operator's format."""
+
+    name: str
+    """The volume's name."""
+    mount_path: str
+    """Where it is in the container."""
+    host_path: str
+    """Where it is on the node."""
+
+    def __post_init__(self) -> None:
+        _check_path("hostPath", self.host_path)
+        _check_path("mountPath", self.mount_path)
+
+
+class LegacyVariable(_Settings, frozen=True, kw_only=True):
+    """A variable in the old operator's format."""
+
+    name: str
+    """The variable's name."""
+    value: str = ""
+    """Its value."""
+
+    def __post_init__(self) -> None:
+        _check_env("name", self.name)
+
+
+class LegacyAccelerator(_Settings, frozen=True, kw_only=True):
+    """What containers with a resource get, in the old operator's format.
+
+    Source: https://github.com/kubeflow/trainer/pull/9
+    """
+
+    volumes: tuple[LegacyVolume, ...] = ()
+    """Host directories."""
+    env_vars: tuple[LegacyVariable, ...] = ()
+    """Variables."""
+
+
+class Config(_Settings, frozen=True, kw_only=True):
+    """The file as it is written. Every key is optional."""
+
+    platform: Platform = "gke"
+    """Whose node labels and taints the cluster has. `gfd`: those of NVIDIA's GPU feature discovery. `none`: no node
+    selectors at all."""
+    tpu: TpuSettings = TpuSettings()
+    """TPU pods."""
+    eks: EksSettings = EksSettings()
+    """Only with `platform: eks`."""
+    exclusive_placement: bool = True
+    """On GKE, each slice of a JobSet gets a node pool for itself."""
+    shared_memory: bool | str = False
+    """Default for `accel.io/shm`: false, true, or a size such as 64Gi."""
+    schedulers: Schedulers = Schedulers()
+    """Scheduler overrides."""
+    placements: dict[str, Placement] = msgspec.field(default_factory=dict)
+    """Sets that `accel.io/placement` can name, by name."""
+    host_profiles: dict[str, HostProfile] = msgspec.field(default_factory=dict)
+    """Host devices and driver libraries, by name. Of two that have one path or variable, the first by name counts,
+    wherever they stand in the file: Helm sorts the keys of its values."""
+    detect: tuple[str, ...] = ()
+    """Resources (`nvidia.com/gpu`) whose presence in a container's limits applies a profile with no annotation."""
+    accelerators: dict[str, LegacyAccelerator] = msgspec.field(default_factory=dict)
+    """The old operator's file, by resource: each entry is detected and applied in every opted-in namespace."""
+    catalogue: tuple[AnyEntry, ...] = ()
+    """Entries that are added to the catalogue, or replace one of the same name."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.shared_memory, str) and not _QUANTITY.fullmatch(self.shared_memory):
+            raise ValueError(
+                f"sharedMemory: found {quoted(self.shared_memory)}; valid: true, false, or a size such as 64Gi"
+            )
+        for key, names in (("placements", self.placements), ("hostProfiles", self.host_profiles)):
+            for name in names:
+                if not syntax.is_subdomain(name) or len(name) > LONGEST_NAME:
+                    raise ValueError(
+                        f'{key}: {quoted(name)} is not a name: lower-case letters, digits, "-" and ".", '
+                        f"at most {LONGEST_NAME}"
+                    )
+        for key, resources in (("detect", self.detect), ("accelerators", tuple(self.accelerators))):
+            for resource in resources:
+                syntax.check_key(resource, key)
+                if "/" not in resource:
+                    raise ValueError(f"{key}: {quoted(resource)} is not a device resource, such as nvidia.com/gpu")
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """A host profile ready for use, whatever format it was written in."""
+
+    name: str
+    types: tuple[str, ...]
+    resource: str
+    """Legacy entries are for a resource, whatever the type; else empty."""
+    modes: tuple[Mode, ...]
+    namespaces: tuple[str, ...]
+    devices: tuple[Device, ...] = ()
+    optional_devices: tuple[Device, ...] = ()
+    libraries: tuple[Library, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    privileged: bool = False
+    exclusive_node: bool = False
+
+
+class Site(msgspec.Struct, frozen=True):
+    """One cluster's decisions: the config, the catalogue on its platform, and what follows from both."""
+
+    config: Config
+    catalogue: Catalogue
+    profiles: tuple[Profile, ...]
+    """Host profiles by name, then the legacy entries by resource."""
+    detect: frozenset[str]
+    """Resources that are enough for a profile, with no annotation."""
+
+    @classmethod
+    def parse(cls, data: bytes, filename: str, builtin: Iterable[tuple[str, bytes]]) -> "Site":
+        """From the file's bytes (empty: all defaults) and the packaged catalogue files. Raises `BadConfig`."""
+        config = decode.decode(data, filename, Config)
+        catalogue = Catalogue.parse(
+            builtin,
+            platform=config.platform,
+            auto_mode=config.eks.auto_mode,
+            legacy_nodes=config.tpu.legacy_nodes,
+            legacy_version=config.tpu.legacy_version,
+            extra=config.catalogue,
+            extra_name=f"{filename}: $.catalogue",
+        )
+        own = (_own(name, config.host_profiles[name]) for name in sorted(config.host_profiles))
+        legacy = (_legacy(resource, config.accelerators[resource]) for resource in sorted(config.accelerators))
+        return cls(config, catalogue, (*own, *legacy), frozenset((*config.detect, *config.accelerators)))
+
+    @property
+    def placements(self) -> dict[str, Placement]:
+        """Sets that `accel.io/placement` can name; `placement_names` says which of them a namespace may use."""
+        return self.config.placements
+
+    def host_profiles(self, type_name: str, resource: str, mode: str, namespace: str) -> tuple[Profile, ...]:
+        """The profiles of a type in a mode and a namespace, by name."""
+        return tuple(
+            profile
+            for profile in self.profiles
+            if mode in profile.modes
+            and (profile.resource == resource if profile.resource else matches(type_name, profile.types))
+            and matches(namespace, profile.namespaces)
+        )
+
+    def detected(self, resource: str, namespace: str) -> tuple[Profile, ...]:
+        """The profiles that a resource in a container's limits brings by itself: those of its any-model type."""
+        if resource not in self.detect:
+            return ()
+        return self.host_profiles(self.catalogue.any_model(resource), resource, "plugin", namespace)
+
+    def scheduler_default(self, type_name: str, namespace: str) -> SchedulerDefault | None:
+        """The first of `schedulers.defaults` that is for this type in this namespace."""
+        for default in self.config.schedulers.defaults:
+            if matches(type_name, default.types) and matches(namespace, default.namespaces):
+                return default
+        return None
+
+    def placement_names(self, namespace: str) -> tuple[str, ...]:
+        """The placements that a namespace may use, by name."""
+        every = sorted(self.config.placements)
+        return tuple(name for name in every if matches(namespace, self.config.placements[name].namespaces))
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether `name` fits one of the shell patterns."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _own(name: str, profile: HostProfile) -> Profile:
+    return Profile(
+        name=name,
+        types=profile.types,
+        resource="",
+        modes=profile.modes,
+        namespaces=profile.namespaces,
+        devices=tuple(_device(device) for device in profile.devices),
+        optional_devices=tuple(_device(device) for device in profile.optional_devices),
+        libraries=profile.libraries,
+        env=tuple(sorted(profile.env.items())),
+        privileged=profile.privileged,
+        exclusive_node=profile.exclusive_node,
+    )
+
+
+def _device(written: str | Device) -> Device:
+    return Device(path=written) if isinstance(written, str) else written
+
+
+def _legacy(resource: str, entry: LegacyAccelerator) -> Profile:
+    return Profile(
+        name=resource,
+        types=(),
+        resource=resource,
+        modes=("plugin",),
+        namespaces=("*",),
+        libraries=tuple(Library(host_path=v.host_path, mount_path=v.mount_path) for v in entry.volumes),
+        env=tuple((variable.name, variable.value) for variable in entry.env_vars),
+    )
+
+
+def _check_path(field: str, path: str) -> None:
+    if not path.startswith("/"):
+        raise ValueError(f"{field}: {quoted(path)} is not absolute")
+    if ".." in path.split("/"):
+        raise ValueError(f'{field}: {quoted(path)} has "..", which Kubernetes refuses')
+
+
+def _check_env(field: str, name: str) -> None:
+    if not _ENV_NAME.fullmatch(name):
+        raise ValueError(f"{field}: {quoted(name)} is not the name of a variable")
+
+
+__all__ = [
+    "BadConfig",
+    "Config",
+    "Device",
+    "HostProfile",
+    "Library",
+    "Placement",
+    "Profile",
+    "Site",
+    "Toleration",
+]

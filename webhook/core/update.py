@@ -1,0 +1,360 @@
+"""An UPDATE of a kind whose templates can change: what the stored object's type left in it goes. Pure.
+
+The API server merges: an apply keeps every field that the file does not name, so after a change of type the old
+type's node selectors, tolerations and copied keys are still there, and would pass for the user's. What equals a
+value that the stored object's type injects is ours, unless the user's file has it: the API server notes which fields
+an apply has, and kubectl keeps the file.
+Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from webhook.core import annotations
+from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, TYPE
+from webhook.core.inject import Injection, inject, targets_of
+from webhook.core.kinds.kind import Kind, Setting, Target
+from webhook.core.messages import Denied, Warn
+from webhook.core.metadata import annotations_of
+from webhook.core.patch import (
+    Amend,
+    Append,
+    Edit,
+    Path,
+    Put,
+    Remove,
+    Section,
+    as_was,
+    at,
+    child,
+    stored,
+    within,
+    without,
+)
+from webhook.core.resolution import Place, Resolution, unfilled
+from webhook.core.rules.host import APART, APART_EVERYWHERE
+from webhook.core.rules.rules import mutate
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-last-applied-configuration"""
+AMOUNTS: Final = ("limits", "requests", "f:limits", "f:requests")
+KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
+"""The keys that say which hardware, how many and how."""
+
+
+def keep_stored(kind: Kind[Any], obj: Any, old: Any, setting: Setting) -> Injection:
+    """The same on UPDATE of a kind with immutable templates: with the stored values, and never denied.
+
+    `old` is the stored object as plain JSON values.
+    """
+    try:
+        fresh = inject(kind, obj, replace(setting, stored=True))
+    except Denied as denied:
+        return refused(denied)
+    if not fresh.types:
+        return fresh
+    edits = as_was((*fresh.edits, *kind.defaults(obj)), old)
+    warning = _lost(fresh.edits, old)
+    return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
+
+
+def refused(denied: Denied) -> Injection:
+    """An update that cannot be understood, of an object that is stored anyway: left as it is, and told of."""
+    return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
+
+
+def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
+    """What the new object would have got and the stored one cannot get any more: said once."""
+    differing = [e for e in fresh if not isinstance(e, Remove) and stored(e, old) != e.value]
+    if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
+        return (Warn("never-injected"),)
+    return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
+
+
+def follow_type(kind: Kind[Any], new: Any, old: Any, setting: Setting) -> Injection:
+    """Injection into `new`, plain JSON like the stored `old`; raises `Denied` where `old` was still understood."""
+    try:
+        before = view(kind, old)
+    except msgspec.ValidationError as error:
+        return refused(Denied("unreadable", where="the stored object", value=error))
+    try:
+        stale = list(_stale(kind, new, before, setting))
+        base = view(kind, without(new, stale))
+        injection = inject(kind, base, setting)
+    except Denied as denied:
+        if _understood(kind, before, setting):
+            raise
+        return refused(denied)
+    return replace(injection, leftovers=tuple(stale), base=base)
+
+
+def view(kind: Kind[Any], obj: Any) -> Any:
+    """Plain JSON values as the kind's view."""
+    return msgspec.json.decode(msgspec.json.encode(obj), type=kind.view)
+
+
+def _understood(kind: Kind[Any], obj: Any, setting: Setting) -> bool:
+    try:
+        inject(kind, obj, setting)
+    except Denied:
+        return False
+    return True
+
+
+def _stale(kind: Kind[Any], new: Any, before: Any, setting: Setting) -> Iterator[Remove]:
+    """What the stored object's type injected and the new object's does not."""
+    if not _understood(kind, before, setting):
+        return
+    now = view(kind, new)
+    files = _files(new)
+    told_apart = bool(files) and not _have_placeholder(files)
+    alone = _alone(kind, now)
+    copies = [where for _, where in _present(new, _copies(kind, now, before, told_apart), alone)]
+    own = view(kind, without(new, copies))
+    if _words(kind, own, COPIED) == _words(kind, now, COPIED):
+        copies = []
+    changed = _meant(kind, own) != _meant(kind, before)
+    written = _written(kind, before, setting, amounts=bool(files))
+    found = list(_present(new, (edit for edit in written if changed or not _hint(kind, edit)), alone))
+    bare = view(kind, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
+    again = {_known(edit) for edit in inject(kind, bare, setting).edits if not isinstance(edit, Remove)}
+    stale = [*copies, *(where for edit, where in found if _known(edit) not in again)]
+    off = _switches(kind, now)
+    yield from (where for where in stale if not _left_alone(off, where.path))
+
+
+def _known(edit: Put | Append | Amend) -> tuple[Path, bytes]:
+    """What an edit says, as something to look up."""
+    return edit.path, msgspec.json.encode(edit.value)
+
+
+def _alone(kind: Kind[Any], now: Any) -> list[Path]:
+    """The places that the user says to leave alone: templates, or everything."""
+    places = list(kind.templates(now))
+    off = [p.path for p in places if annotations.read_annotations(p.levels, p.containers).off is not None]
+    return [()] if len(off) == len(places) else off
+
+
+def _switches(kind: Kind[Any], now: Any) -> list[tuple[Path, bool]]:
+    """Each template's place, and whether the user says `accel.io/inject: "false"` of it."""
+    found = []
+    for place in kind.templates(now):
+        word, _ = annotations.nearest_level(_levels(place)).get(INJECT, ("", 0))
+        found.append((place.path, word == "false"))
+    return found
+
+
+def _left_alone(off: Sequence[tuple[Path, bool]], path: Path) -> bool:
+    """Whether the template at `path` is to be left alone, or all of them where it is in none."""
+    within = [switched for place, switched in off if path[: len(place)] == place]
+    said = within or [switched for _, switched in off]
+    return bool(said) and all(said)
+
+
+def _hint(kind: Kind[Any], edit: Put | Append) -> bool:
+    """Whether the value also says what is meant, as amounts of devices do: without it the same words mean less."""
+    return edit.path in kind.hints or "resources" in edit.path
+
+
+def _meant(kind: Kind[Any], obj: Any) -> list[Any]:
+    """What decides which hardware it is, and how much of it."""
+    return [*_words(kind, obj, KINDS), *(at(obj, hint) for hint in kind.hints)]
+
+
+def _words(kind: Kind[Any], obj: Any, keys: Sequence[str]) -> list[Any]:
+    """What each template hears of these keys, and the placeholders that it holds."""
+    words = []
+    for place in kind.templates(obj):
+        found = annotations.nearest_level(_levels(place))
+        held = annotations.placeholders(place.containers)
+        words.append((place.path, [found.get(key, ("",))[0] for key in keys], held))
+    return words
+
+
+def _levels(place: Place) -> list[dict[str, str]]:
+    return [annotations.own(annotations_of(level)) for level in place.levels]
+
+
+def _copies(kind: Kind[Any], now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
+    """Keys of the stored templates that injection may have copied there: from an outer level, or from a placeholder
+    that stands in the new template again, or to keep a choice; or any, where the user's own are told apart from them.
+    """
+    after = {place.path: place for place in kind.templates(now)}
+    for place in kind.templates(before):
+        *outer, near = _levels(place)
+        said = annotations.nearest_level(outer)
+        from_above = {key for key in COPIED if key in said and said[key][0] == near.get(key)}
+        copies = from_above | set(COPIED if told_apart else ())
+        again = after.get(place.path)
+        if again is not None and annotations.placeholders(again.containers):
+            copies |= {TYPE, CONTAINER}
+        if _mode([*outer, near]) == "host" and CONTAINER not in from_above:
+            stands = again is not None and _choice_stands(again, outside=MODE in from_above)
+            copies = copies - {CONTAINER} if stands else copies | {CONTAINER}
+        yield from (
+            Put((*place.path, "metadata", "annotations", k), near[k]) for k in COPIED if k in copies and k in near
+        )
+
+
+def _choice_stands(place: Place, *, outside: bool) -> bool:
+    """Whether the mode is still host, and the containers that were chosen for it are still there.
+
+    `outside`: what the template itself says of the mode is a copy.
+    """
+    *outer, near = _levels(place)
+    names = {container.name for _, _, container in place.containers}
+    mode = _mode(outer if outside else [*outer, near])
+    return mode == "host" and names.issuperset(near.get(CONTAINER, "").split(","))
+
+
+def _mode(levels: Sequence[dict[str, str]]) -> str:
+    return annotations.nearest_level(levels).get(MODE, ("", 0))[0]
+
+
+def _written(kind: Kind[Any], before: Any, setting: Setting, *, amounts: bool) -> Iterator[Put | Append]:
+    """Everything that the stored object's type writes into an object that has none of it.
+
+    Unusual amounts of devices only where asked for: they may be the user's.
+    """
+    targets = [Target(*unfilled(t.place, t.resolution)) for t in targets_of(kind, before, setting)]
+    for target in targets:
+        found = [f for f in mutate(target.place, target.resolution) if not isinstance(f, Warn)]
+        for edit in _values(within(target.place.path, found)):
+            if "resources" not in edit.path or amounts or _usual(target.resolution):
+                yield edit
+    yield from _values(kind.object_edits(kind.stripped(before), targets, setting))
+
+
+def _usual(resolution: Resolution) -> bool:
+    """Whether the containers have as many devices as the words alone give them."""
+    hardware = resolution.accelerator
+    if hardware.slice is not None:
+        return True
+    return all(holder.devices == (resolution.ask.count or hardware.count or 1) for holder in resolution.holders)
+
+
+def _values(found: Any) -> Iterator[Put | Append]:
+    for edit in found:
+        if isinstance(edit, Put | Append):
+            yield edit
+        if isinstance(edit, Append) and edit.value == APART:
+            yield replace(edit, value=APART_EVERYWHERE)
+
+
+def _present(new: Any, ours: Iterable[Put | Append], alone: Sequence[Path]) -> Iterator[tuple[Put | Append, Remove]]:
+    """Those of our values that `new` has, with the place where each stands; none that is to be left `alone`."""
+    seen: set[Path] = set()
+    theirs = _Theirs(new)
+    for edit in ours:
+        if any(edit.path[: len(above)] == above for above in alone):
+            continue
+        path = edit.path if isinstance(edit, Put) else _item(new, edit)
+        if path is None or path in seen or at(new, path) != edit.value or theirs.have(path):
+            continue
+        seen.add(path)
+        yield edit, Remove(path)
+
+
+def _item(new: Any, edit: Append) -> Path | None:
+    items = at(new, edit.path)
+    if isinstance(items, list) and edit.value in items:
+        return (*edit.path, items.index(edit.value))
+    return None
+
+
+class _Theirs:
+    """What the user's own file has: as kubectl keeps it, or as the API server notes it of an apply."""
+
+    def __init__(self, new: Any) -> None:
+        self._new = new
+        self._applied = _last_applied(new)
+        self._fields = {operation: _all_fields(_managers(new, operation)) for operation in ("Apply", "Update")}
+
+    def have(self, path: Path) -> bool:
+        """Whether it has the very value at `path`.
+
+        Notes of other writes name fields that the API server filled in as well; but it fills no annotation in.
+        """
+        if at(self._applied, path) is not None:
+            return bool(at(self._applied, path) == at(self._new, path))
+        operations = ("Apply", "Update") if "annotations" in path else ("Apply",)
+        return any(_covers(self._fields[operation], self._new, path) for operation in operations)
+
+
+def _all_fields(managers: Iterable[Any]) -> dict[str, Any]:
+    """The fields of several managers as those of one: a field is there where any of them has it."""
+    union: dict[str, Any] = {}
+    for manager in managers:
+        _add_fields(union, at(manager, ("fieldsV1",)))
+    return union
+
+
+_DEEPEST: Final = 64
+"""Levels of noted fields that are looked at; what we write stands higher."""
+
+
+def _add_fields(union: dict[str, Any], fields: Any, depth: int = 0) -> None:
+    if depth < _DEEPEST and isinstance(fields, dict):
+        for name, below in fields.items():
+            _add_fields(union.setdefault(name, {}), below, depth + 1)
+
+
+def _files(new: Any) -> list[Any]:
+    """What is known of the user's file: kubectl's copy, else the names of the fields that applies had."""
+    if not at(new, ("metadata", "managedFields")):
+        return []
+    applied = _last_applied(new)
+    return [at(m, ("fieldsV1",)) for m in _managers(new, "Apply")] if applied is None else [applied]
+
+
+def _have_placeholder(files: Sequence[Any]) -> bool:
+    """Whether any file has one; one that is too deep to be looked through may."""
+    try:
+        return any(map(_has_placeholder, files))
+    except RecursionError:
+        return True
+
+
+def _has_placeholder(node: Any) -> bool:
+    """Whether a file, or the names of its fields, has an `accel.io/` limit anywhere."""
+    if isinstance(node, list):
+        return any(map(_has_placeholder, node))
+    if not isinstance(node, Mapping):
+        return False
+    return any(
+        (key in AMOUNTS and isinstance(value, Mapping) and any(map(_is_ours, value))) or _has_placeholder(value)
+        for key, value in node.items()
+    )
+
+
+def _is_ours(name: str) -> bool:
+    return name.removeprefix("f:").startswith(PREFIX)
+
+
+def _managers(new: Any, operation: str) -> Iterator[Any]:
+    notes = at(new, ("metadata", "managedFields"))
+    return (m for m in (notes if isinstance(notes, list) else ()) if at(m, ("operation",)) == operation)
+
+
+def _last_applied(new: Any) -> Any:
+    """What kubectl's client-side apply sent last; None where that is not known."""
+    text = at(new, ("metadata", "annotations", LAST_APPLIED))
+    try:
+        return msgspec.json.decode(text) if isinstance(text, str) else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _covers(fields: Any, obj: Any, path: Path) -> bool:
+    """Whether managed fields name this very field; items of lists are named by what tells them apart."""
+    for segment in path:
+        obj = child(obj, segment)
+        name = at(obj, ("name",)) if isinstance(segment, int) else None
+        key = f"f:{segment}" if name is None else "k:" + msgspec.json.encode({"name": name}).decode()
+        fields = fields.get(key) if isinstance(fields, Mapping) else None
+        if fields is None:
+            return False
+    return True

@@ -1,1 +1,0 @@
-"""One file per kind of workload: where its pod templates are, and what stands beside them. Pure."""

@@ -1,0 +1,27 @@
+"""Reads the packaged catalogue and the site config from disk. The only place that knows where they are."""
+
+from importlib import resources
+from pathlib import Path
+
+from webhook.core.schema import text_limits
+from webhook.core.schema.decode import BadConfig
+from webhook.core.site import Site
+
+
+def builtin() -> tuple[tuple[str, bytes], ...]:
+    """The catalogue's files that come with the program: (name, YAML bytes), in the order of their names."""
+    folder = resources.files("webhook") / "data"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+    return tuple((file.name, file.read_bytes()) for file in files)
+
+
+def load(path: str | Path | None = None) -> Site:
+    """The site that a config file describes; without one, all defaults. Raises `BadConfig`."""
+    if path is None:
+        return Site.parse(b"", "defaults", builtin())
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(text_limits.CONFIG + 1)
+    except OSError as error:
+        raise BadConfig(f"{path}: {error.strerror or error}") from None
+    return Site.parse(data, str(path), builtin())

@@ -1,0 +1,1 @@
+"""Manifests: YAML or JSON text in, the same text with accelerators injected out. Pure."""

@@ -1,1 +1,0 @@
-"""What we read of each kind of workload: one typed view per file."""
