@@ -42,7 +42,7 @@ OTHERS: dict[str, Any] = {
     "webhook.timeoutSeconds": 3,
     "webhook.port": 10250,
     "webhook.excludedNamespaces": ["team-b"],
-    "webhook.core.annotations": {"admissions.enforcer/disabled": "true"},
+    "webhook.annotations": {"admissions.enforcer/disabled": "true"},
     "webhook.lameDuckSeconds": 15,
     "tls.clientCA.configMap": "callers",
     "tls.clientCA.names": ["kube-apiserver", "front-proxy"],
@@ -123,7 +123,7 @@ def helm(*args: str, values: Mapping[str, Any] | None = None) -> subprocess.Comp
 def render(values: Mapping[str, Any] | None = None, *args: str, name: str = NAME) -> list[dict[str, Any]]:
     """The objects that the chart makes of these values, hooks included."""
     text = rendered(name, args, json.dumps(values or {}, sort_keys=True))
-    return [document for document in yaml.safe_load_all(text) if document]
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
 
 
 @functools.cache

@@ -406,11 +406,11 @@ def test_policy_of_the_account_is_of_the_account(account: str) -> None:
 
 
 def test_probes() -> None:
-    """A stalled replica is out of the Service 3 s after it says so; after 20 s it is killed, and not waited for."""
+    """A stalled replica is out of the Service 3 s after it says so; after 30 s it is killed, and not waited for."""
     webhook = containers(render())["webhook"]
     readiness, liveness = webhook["readinessProbe"], webhook["livenessProbe"]
     assert readiness["periodSeconds"] * readiness["failureThreshold"] + readiness["timeoutSeconds"] <= 3
-    assert liveness["periodSeconds"] * liveness["failureThreshold"] == 20
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] == 30
     assert liveness["terminationGracePeriodSeconds"] == 5
 
 
