@@ -161,6 +161,23 @@ def test_mode_host_passes(guarded: chart.Release, namespace: str) -> None:
     assert [found["metadata"]["labels"][KEY] for found in pods] == ["true", "true"]
 
 
+@pytest.mark.usefixtures("nodes")
+def test_the_label_elsewhere_keeps_nobody_waiting(guarded: chart.Release, namespace: str) -> None:
+    """Where the policy does not look, the label has no effect: a Pod of mode host is placed beside one that has it."""
+    cluster, node = guarded.cluster, "gke-h100"
+    theirs = pod(LABEL, name=namespace)
+    theirs["spec"]["nodeName"] = node
+    expect(create(cluster, "kube-system", theirs), "the Pod with the label alone")
+    anywhere, there = [{"operator": "Exists"}], {"kubernetes.io/hostname": node}
+    main = {"containers": [{"name": "main", "image": "example/train"}], "tolerations": anywhere, "nodeSelector": there}
+    ours = {"metadata": {"name": "train", "annotations": HOST}, "spec": main}
+    assert expect(create(cluster, namespace, ours), "our Pod")["metadata"]["labels"] == LABEL
+
+    placed = cluster.wait_for("our Pod to be placed", lambda: cluster.pods(namespace)[0]["spec"].get("nodeName"))
+    cluster.request("DELETE", f"/api/v1/namespaces/kube-system/pods/{namespace}", {"gracePeriodSeconds": 0})
+    assert placed == node
+
+
 # The certificates' account
 
 
