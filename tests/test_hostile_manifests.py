@@ -156,11 +156,11 @@ def memory(text: str) -> int:
 import re, sys
 from pathlib import Path
 from webhook import load
-from webhook.manifest import inject
+from webhook.manifest.inject import results as injected
 def most(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
-text, site = eval(sys.argv[1]), config.load()
+text, site = eval(sys.argv[1]), load.load()
 before = most()
-results = manifest.results(text, site)
+found = injected(text, site)
 print(most() - before)
 """
     return int(subprocess.run([sys.executable, "-c", program, text], cwd=ROOT, capture_output=True, check=True).stdout)
