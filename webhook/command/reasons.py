@@ -1,7 +1,7 @@
 """Why an object gets what it gets: the injection of one object, taken apart by rule, in words. Pure.
 
-The rules are run, not described: every line of `gets` comes from the mutator that makes it so in the webhook. Only
-the sentences about them stand here.
+The rules are run, not described: every line of `gets` comes from the rule that makes it so in the webhook, and so
+does its reason.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,14 +12,13 @@ import msgspec
 from webhook.command import describe
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import INJECT, NONE, TYPE
-from webhook.core.devices import DEFAULT_CONTAINER, asked_amounts
 from webhook.core.inject import LEFT_ALONE, inject, targets_of
 from webhook.core.kinds.kind import Kind, Setting, Target
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Section, at, render
-from webhook.core.resolution import Place, Resolution, own_topology
 from webhook.core.rules.detect import detected, resources
-from webhook.core.rules.rules import MEGASCALE, MUTATORS, SHM
+from webhook.core.rules.rules import RULES
+from webhook.core.template import Place
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -121,29 +120,16 @@ def _part(place: Place, targets: Iterable[Target], obj: Any, value: Any, setting
         return msgspec.structs.replace(part, means="" if found else _unasked(place, obj), gets=found)
     gets: list[Line] = []
     gets_not: list[Line] = []
-    for mutator in MUTATORS:
-        rule, resolution = mutator.__name__, target.resolution
-        edits = [f for f in mutator(target.place, resolution) if not isinstance(f, Warn)]
-        lines = lines_of(place.template, at(value, place.path), edits, _why(rule, target.place, resolution))
+    for rule in RULES:
+        resolution = target.resolution
+        edits = [f for f in rule.apply(target.place, resolution) if not isinstance(f, Warn)]
+        lines = lines_of(place.template, at(value, place.path), edits, rule.why(target.place, resolution))
         gets += lines
-        if not lines and (why_not := _why_not(rule, target.place, resolution)):
-            gets_not.append(Line(SUBJECTS[rule], why_not))
+        if not lines and (why_not := rule.why_not(target.place, resolution)):
+            gets_not.append(Line(rule.subject, why_not))
     hardware = target.resolution.accelerator
     means = f"{hardware.name}: {describe.sentence(hardware)}"
     return msgspec.structs.replace(part, means=means, gets=tuple(gets), gets_not=tuple(gets_not))
-
-
-SUBJECTS = {
-    "provenance": "annotations",
-    "resources": "resources",
-    "node_selector": "nodeSelector",
-    "tolerations": "tolerations",
-    "placement": "accel.io/placement",
-    "environment": "environment",
-    "shared_memory": SHM,
-    "host": "host devices and libraries",
-    "scheduler": "schedulerName",
-}
 
 
 def _detected(place: Place, value: Any, setting: Setting) -> Iterator[Line]:
@@ -280,113 +266,3 @@ def _why_around(field: str, workload: Kind[Any], targets: Sequence[Target]) -> s
     if hosts is not None and field in ("parallelism", "completions", "size", "numOfHosts", "subGroupSize"):
         return f"{hosts.name} has {hosts.hosts} hosts, one Pod each"
     return f"rule for {workload.kind}"
-
-
-def _why(rule: str, place: Place, resolution: Resolution) -> str:
-    """The rule's reason, for what it adds."""
-    site, ask, hardware = resolution.site, resolution.ask, resolution.accelerator
-    config = site.config
-    if rule == "resources":
-        return f"{_amount(resolution)}; {_choice(place, resolution)}"
-    if rule == "shared_memory":
-        return f"accel.io/shm: {ask.shm}" if ask.shm else f"site config sharedMemory: {config.shared_memory}"
-    if rule == "scheduler":
-        return f"accel.io/scheduler: {ask.scheduler}" if ask.scheduler else "site config schedulers.defaults"
-    if rule == "placement":
-        return " and ".join(f"site config placements.{name}" for name in ask.placements)
-    if rule == "environment":
-        return _why_environment(resolution)
-    return {
-        "provenance": "copied: the Pods hear only their own template",
-        "placeholders": "the real resource takes its place",
-        "node_selector": f"nodes with {hardware.name}, by the labels of platform {config.platform}",
-        "tolerations": "the taint of such nodes",
-        "accelerator_annotations": "site config tpu.legacyVersion",
-        "network": "with hostNetwork, the hosts of a slice find each other only through the cluster's DNS",
-        "host": f"site config hostProfiles, mode {ask.mode}",
-    }.get(rule, rule)
-
-
-def _amount(resolution: Resolution) -> str:
-    ask, hardware = resolution.ask, resolution.accelerator
-    if hardware.slice is not None:
-        share = " evenly divided" if len(resolution.holders) > 1 else ""
-        return f"the chips of one host{share}" if hardware.hosts > 1 else f"all its chips{share}"
-    if ask.count is not None:
-        return f"accel.io/count: {ask.count}"
-    if ask.amount is not None and hardware.count is None:
-        return f"as many as {ask.where} says"
-    if hardware.count is not None:
-        return "all devices of the machine"
-    if any(asked_amounts(h.container, hardware.resource) for h in resolution.holders):
-        return "as many as the container asks for"
-    return "1, since neither accel.io/count nor the container says how many"
-
-
-def _choice(place: Place, resolution: Resolution) -> str:
-    """Why these containers."""
-    ask, resource = resolution.ask, resolution.accelerator.resource
-    if ask.containers:
-        return "accel.io/container names it" if not ask.placeholders else "the container that has the limit"
-    if any(asked_amounts(h.container, resource) for h in resolution.holders):
-        return "the container that asks for it"
-    if place.annotations.get(DEFAULT_CONTAINER) == resolution.holders[0].container.name:
-        return "the default container"
-    return "the first container"
-
-
-def _why_environment(resolution: Resolution) -> str:
-    reasons = []
-    if resolution.slices is not None:
-        reasons.append("several slices form one job")
-    if resolution.worker is not None:
-        reasons.append("site config tpu.environment: full")
-    return "; ".join(reasons)
-
-
-def _why_not(rule: str, place: Place, resolution: Resolution) -> str:
-    """Why a rule added nothing; empty where nobody would ask."""
-    ask, hardware = resolution.ask, resolution.accelerator
-    if rule == "resources":
-        return "accel.io/mode: host gives devices by path" if ask.mode == "host" else "there already"
-    if rule == "node_selector":
-        return _why_no_selector(place, resolution)
-    if rule == "tolerations":
-        return "there already" if hardware.tolerations else "no taint is known on such nodes"
-    if rule == "environment" and hardware.slice is not None:
-        return _why_no_environment(resolution)
-    if rule == "shared_memory":
-        return f"something is mounted there already (accel.io/shm: {ask.shm})" if ask.shm not in (None, "false") else ""
-    if rule == "placement" and ask.placements:
-        return "there already"
-    if rule == "scheduler" and (ask.scheduler or ask.queue) and not resolution.scheduling.warnings:
-        return "there already"
-    return ""
-
-
-def _why_no_selector(place: Place, resolution: Resolution) -> str:
-    hardware, platform = resolution.accelerator, resolution.site.config.platform
-    if platform == "none":
-        return "site config platform: none"
-    if not hardware.selector:
-        return f"{hardware.name} is any node with {hardware.resource}, on platform {platform}"
-    return "there already" + (", or the slice has a topology of its own" if own_topology(place) else "")
-
-
-def _why_no_environment(resolution: Resolution) -> str:
-    """Why no MEGASCALE_* and no TPU_* variable."""
-    hardware, ask = resolution.accelerator, resolution.ask
-    have = {e.name for h in resolution.holders for e in h.container.env or () if e is not None}
-    if resolution.slices is not None and not have.isdisjoint(MEGASCALE):
-        return "MEGASCALE_*: the container has some of them, so all are its own"
-    if ask.multislice is False:
-        return "MEGASCALE_*: accel.io/multislice: false"
-    if hardware.slice is not None and not hardware.slice.multislice:
-        return f"MEGASCALE_*: {hardware.name} is of a generation without multislice"
-    if hardware.hosts == 1:
-        return "MEGASCALE_*: slices of one host are no multislice, unless accel.io/multislice says so"
-    if resolution.worker is None and resolution.site.config.tpu.environment == "megascale":
-        return "MEGASCALE_*: one slice; TPU_*: set by GKE (site config tpu.environment: megascale)"
-    if resolution.worker is None:
-        return "MEGASCALE_*: one slice; TPU_*: set by its controller"
-    return "there already"

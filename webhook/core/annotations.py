@@ -11,8 +11,8 @@ from typing import Final, final
 
 from webhook.core import limits, quantity
 from webhook.core.messages import Denied, Warn, quoted
-from webhook.core.metadata import annotations_of
 from webhook.core.schema.pod import Annotations, Container, Metadata
+from webhook.core.template import annotations_of
 
 PREFIX: Final = "accel.io/"
 TYPE: Final = PREFIX + "type"

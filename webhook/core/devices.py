@@ -7,9 +7,9 @@ from typing import Final, final
 from webhook.core import limits, quantity
 from webhook.core.annotations import COUNT, Ask
 from webhook.core.catalogue.accelerator import Accelerator
-from webhook.core.container import Placed
 from webhook.core.messages import Denied, quoted
 from webhook.core.schema.pod import Annotations, Container
+from webhook.core.template import Placed
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""

@@ -16,11 +16,11 @@ from webhook.core import annotations, limits
 from webhook.core.annotations import INJECT, NONE, TYPE, TemplateAnnotations, read_annotations
 from webhook.core.kinds.kind import Kind, Setting, Target, Targets
 from webhook.core.messages import Denied, Warn
-from webhook.core.metadata import annotations_of, controller_of
 from webhook.core.patch import Edit, Path, Remove, Section, within
-from webhook.core.resolution import Place, resolve
+from webhook.core.resolution import resolve
 from webhook.core.rules.detect import detected
-from webhook.core.rules.rules import mutate
+from webhook.core.rules.rules import apply_rules
+from webhook.core.template import Place, annotations_of, controller_of
 
 LEFT_ALONE: Final = {
     "mirror-pod": "a mirror Pod is its kubelet's",
@@ -150,7 +150,7 @@ def _check_reach(obj: Any, place: Place, said: TemplateAnnotations) -> None:
 
 def _ruled(target: Target) -> Iterator[Edit | Warn]:
     try:
-        yield from mutate(target.place, target.resolution)
+        yield from apply_rules(target.place, target.resolution)
     except Denied as denied:
         raise denied.within(target.place.name) from None
 

@@ -9,14 +9,12 @@ from typing import Final, final
 from webhook.core import devices, scheduling
 from webhook.core.annotations import NONE, Ask
 from webhook.core.catalogue.accelerator import Accelerator
-from webhook.core.container import containers_of
 from webhook.core.devices import Holder
 from webhook.core.messages import Denied, quoted
-from webhook.core.metadata import annotations_of, labels_of
-from webhook.core.patch import Path
 from webhook.core.scheduling import Scheduling
 from webhook.core.schema.pod import NO_SPEC, Container, Metadata, PodSpec, Template
 from webhook.core.site import Site
+from webhook.core.template import Place, annotations_of, labels_of
 
 SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
 """Sub-, super- and dynamic slices: the node's topology is not the slice's then.
@@ -43,50 +41,6 @@ class Worker:
 
     subdomain: str | None  # of the headless Service; None: a single host
     indexed: bool  # the Pods carry a Job completion index
-
-
-@final
-@dataclass(init=False)
-class Place:
-    """A pod template, where it stands in its object, and what the kinds around it say."""
-
-    path: Path
-    template: Template
-    levels: tuple[Metadata, ...]  # outermost first, the template's own last
-    name: str  # of the replicated job, task, worker group
-    hosts_hint: int | None  # parallelism, size or numOfHosts, where the user wrote one over 1
-    owned_scheduling: bool  # a controller owns schedulerName and queue
-    worker_env: bool  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
-    workload: str  # kind, lower case
-
-    def __init__(
-        self,
-        path: Path,
-        template: Template,
-        levels: tuple[Metadata, ...],
-        *,
-        name: str = "",
-        hosts_hint: int | None = None,
-        owned_scheduling: bool = False,
-        worker_env: bool = True,
-        workload: str = "",
-    ) -> None:
-        self.path = path
-        self.template = template
-        self.levels = levels
-        self.name = name
-        self.hosts_hint = hosts_hint
-        self.owned_scheduling = owned_scheduling
-        self.worker_env = worker_env
-        self.workload = workload
-        self.annotations = annotations_of(template.metadata)
-        self.spec = template.spec or NO_SPEC
-        self.containers = containers_of(template.spec)
-
-    @property
-    def of_workload(self) -> bool:
-        """A Pod of a workload whose template was judged when the workload came."""
-        return self.owned_scheduling and not self.path
 
 
 @final

@@ -6,9 +6,9 @@ Everything comes from the downward API, so that it is right after any restart an
 from collections.abc import Mapping
 from typing import Final
 
-from webhook.core.metadata import annotations_of, controller_of
-from webhook.core.resolution import Place, Resolution, Slices, Worker
+from webhook.core.resolution import Resolution, Slices, Worker
 from webhook.core.schema.pod import Template
+from webhook.core.template import Place, annotations_of, controller_of
 
 JOBSET: Final = "jobset.sigs.k8s.io/"
 """Labels and annotations of JobSet's Pods.

@@ -18,7 +18,6 @@ from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, 
 from webhook.core.inject import Injection, inject, targets_of
 from webhook.core.kinds.kind import Kind, Setting, Target
 from webhook.core.messages import Denied, Warn
-from webhook.core.metadata import annotations_of
 from webhook.core.patch import (
     Amend,
     Append,
@@ -34,9 +33,10 @@ from webhook.core.patch import (
     within,
     without,
 )
-from webhook.core.resolution import Place, Resolution, unfilled
+from webhook.core.resolution import Resolution, unfilled
 from webhook.core.rules.host import APART, APART_EVERYWHERE
-from webhook.core.rules.rules import mutate
+from webhook.core.rules.rules import apply_rules
+from webhook.core.template import Place, annotations_of
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-last-applied-configuration"""
@@ -221,7 +221,7 @@ def _written(kind: Kind[Any], before: Any, setting: Setting, *, amounts: bool) -
     """
     targets = [Target(*unfilled(t.place, t.resolution)) for t in targets_of(kind, before, setting)]
     for target in targets:
-        found = [f for f in mutate(target.place, target.resolution) if not isinstance(f, Warn)]
+        found = [f for f in apply_rules(target.place, target.resolution) if not isinstance(f, Warn)]
         for edit in _values(within(target.place.path, found)):
             if "resources" not in edit.path or amounts or _usual(target.resolution):
                 yield edit

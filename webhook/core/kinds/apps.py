@@ -10,12 +10,11 @@ from typing import Final, final
 from webhook.core.kinds.job import hosts_hint, one_slice, with_hosts
 from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, apart, unindexed
 from webhook.core.messages import Denied, Warn
-from webhook.core.metadata import controller_of
-from webhook.core.resolution import Place
 from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
 from webhook.core.schema.pod import NO_METADATA
+from webhook.core.template import Place, controller_of
 
 
 class Checked(Kind[App]):

@@ -6,12 +6,12 @@ from typing import Final, final
 from webhook.core import scheduling, slices
 from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
 from webhook.core.messages import Denied, Warn, quoted
-from webhook.core.metadata import annotations_of, controller_of
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import Place, Resolution, Worker
+from webhook.core.resolution import Resolution, Worker
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
+from webhook.core.template import Place, annotations_of, controller_of
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 """Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""

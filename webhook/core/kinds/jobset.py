@@ -14,15 +14,15 @@ from webhook.core import slices
 from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
 from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
 from webhook.core.messages import Denied, quoted
-from webhook.core.metadata import annotations_of
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import Place, Slices, Worker, own_topology
-from webhook.core.rules.rules import JOBSET_NAME
+from webhook.core.resolution import Slices, Worker, own_topology
+from webhook.core.rules.environment import JOBSET_NAME
 from webhook.core.schema import jobset as schema
 from webhook.core.schema.job import NO_TEMPLATE, JobSpec
 from webhook.core.schema.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
 from webhook.core.schema.pod import NO_SPEC as NO_POD_SPEC
+from webhook.core.template import Place, annotations_of
 
 OUR_GROUP: Final = "accel-tpu"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"

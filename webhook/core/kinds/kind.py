@@ -11,11 +11,11 @@ from webhook.core import slices
 from webhook.core.annotations import COPIED, INJECT
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.messages import LONGEST_VALUE, Denied, Warn
-from webhook.core.metadata import annotations_of, labels_of
 from webhook.core.patch import Edit, Path
-from webhook.core.resolution import Place, Resolution, Worker
+from webhook.core.resolution import Resolution, Worker
 from webhook.core.schema.pod import Metadata
 from webhook.core.site import Site
+from webhook.core.template import Place, annotations_of, labels_of
 
 
 @final

@@ -7,10 +7,9 @@ from webhook.core.annotations import INJECT, TYPE
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, apart, check_reach, unindexed, whole_slices
 from webhook.core.messages import Denied, Warn
-from webhook.core.metadata import annotations_of
-from webhook.core.resolution import Place
 from webhook.core.schema.kubeflow import Role, TrainingJob, TrainingSpec
 from webhook.core.schema.pod import NO_METADATA, Template
+from webhook.core.template import Place, annotations_of
 
 WORKER: Final = "worker"
 LEADS: Final = ("master", "chief")

@@ -12,17 +12,16 @@ import msgspec
 
 from webhook.core import annotations, quantity, scheduling
 from webhook.core.catalogue.catalogue import TPU_RESOURCE
-from webhook.core.container import containers_of
 from webhook.core.devices import asked_amounts
 from webhook.core.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
 from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
 from webhook.core.messages import Denied, Warn, quoted
-from webhook.core.metadata import annotations_of
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import Place, bare, own_topology
+from webhook.core.resolution import bare, own_topology
 from webhook.core.schema import leaderworkerset as schema
 from webhook.core.schema.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Template
+from webhook.core.template import Place, annotations_of, containers_of
 
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"

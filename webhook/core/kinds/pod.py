@@ -5,9 +5,9 @@ from typing import Final, final
 from webhook.core import slices
 from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
 from webhook.core.messages import Warn
-from webhook.core.metadata import annotations_of, controller_of, labels_of
-from webhook.core.resolution import Place, Resolution
+from webhook.core.resolution import Resolution
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
+from webhook.core.template import Place, annotations_of, controller_of, labels_of
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 OS_LABEL: Final = "kubernetes.io/os"

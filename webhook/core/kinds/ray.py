@@ -10,10 +10,10 @@ from typing import Final, TypeVar, final
 from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, apart, check_reach
 from webhook.core.messages import Denied, quoted
 from webhook.core.patch import Path, Put
-from webhook.core.resolution import Place
 from webhook.core.schema import ray as schema
 from webhook.core.schema.pod import NO_METADATA
 from webhook.core.schema.ray import NO_CLUSTER, NO_HEAD, RayClusterSpec, WorkerGroup
+from webhook.core.template import Place
 
 HEAD: Final = "headGroupSpec"
 V = TypeVar("V", bound=schema.AnyRay)

@@ -15,13 +15,12 @@ from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.catalogue.catalogue import TPU_RESOURCE
 from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, unindexed, whole_slices
 from webhook.core.messages import Denied, Warn, quoted
-from webhook.core.metadata import annotations_of, labels_of
 from webhook.core.patch import Edit, Put
-from webhook.core.resolution import Place
 from webhook.core.rules.detect import resources
 from webhook.core.schema import volcano as schema
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC
 from webhook.core.schema.volcano import NO_JOB, Task
+from webhook.core.template import Place, annotations_of, labels_of
 
 LEGACY_RESOURCES: Final = "cloud-tpus.google.com/"
 DEFAULT_QUEUE: Final = "default"

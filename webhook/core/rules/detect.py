@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import final
 
 from webhook.core import quantity
-from webhook.core.container import containers_of
 from webhook.core.devices import Holder
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit
-from webhook.core.resolution import Place
 from webhook.core.rules.host import give
 from webhook.core.schema.pod import PodSpec
 from webhook.core.site import Profile, Site
+from webhook.core.template import Place, containers_of
 
 
 @final

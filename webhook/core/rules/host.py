@@ -13,14 +13,14 @@ from typing import Final, final
 
 from webhook.core.annotations import COUNT
 from webhook.core.catalogue.catalogue import PART
-from webhook.core.container import first_user_of
 from webhook.core.devices import Holder
 from webhook.core.messages import Denied, Warn, quoted
-from webhook.core.metadata import labels_of
 from webhook.core.patch import Amend, Append, Edit, Path, Put
-from webhook.core.resolution import Place, Resolution
+from webhook.core.resolution import Resolution
+from webhook.core.rules.rule import Rule
 from webhook.core.schema.pod import Container, EnvVar, Volume
 from webhook.core.site import Device, Profile, Site, matches
+from webhook.core.template import Place, first_user_of, labels_of
 
 LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 WHOLE_NODE: Final = "accel.io/whole-node"
@@ -345,3 +345,10 @@ def _whole_node(place: Place) -> Iterator[Edit]:
 
 def _path(holder: Holder, *segments: str) -> Path:
     return ("spec", holder.within, holder.index, *segments)
+
+
+def _why(_place: Place, resolution: Resolution) -> str:
+    return f"site config hostProfiles, mode {resolution.ask.mode}"
+
+
+HOST: Final = Rule("host devices and libraries", host, _why)

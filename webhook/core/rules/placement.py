@@ -5,7 +5,7 @@ an equal value is left, another annotation or resource is kept, another node lab
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,9 +15,11 @@ from webhook.core.catalogue.tpu import listed
 from webhook.core.devices import asked_amounts
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
-from webhook.core.resolution import Place, Resolution, own_topology
+from webhook.core.resolution import Resolution, own_topology
+from webhook.core.rules.rule import Rule
 from webhook.core.schema.pod import Toleration
 from webhook.core.site import Placement
+from webhook.core.template import Place
 
 
 def placement(place: Place, resolution: Resolution) -> Iterable[Edit | Warn]:
@@ -113,3 +115,14 @@ def _resources(resolution: Resolution, found: Placement) -> Iterator[Edit]:
                 continue
             for part in ("limits", "requests"):
                 yield Put(("spec", holder.within, holder.index, "resources", part, resource), str(amount))
+
+
+def _why(_place: Place, resolution: Resolution) -> str:
+    return " and ".join(f"site config placements.{name}" for name in resolution.ask.placements)
+
+
+def _why_not(_place: Place, resolution: Resolution) -> str:
+    return "there already" if resolution.ask.placements else ""
+
+
+PLACEMENT_RULE: Final = Rule("accel.io/placement", placement, _why, _why_not)

@@ -1,0 +1,54 @@
+"""Shared memory at /dev/shm. Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from webhook.core.patch import Append, Edit
+from webhook.core.resolution import Resolution
+from webhook.core.rules.rule import Found, Rule, container_path
+from webhook.core.schema.pod import VolumeMount
+from webhook.core.template import Place
+
+SHM_VOLUME: Final = "accel-shm"
+SHM: Final = "/dev/shm"  # noqa: S108 (a mount point in the container, not a file of ours)  # noqa: S108 (a mount point in the container, not a file of ours)
+
+
+def shared_memory(place: Place, resolution: Resolution) -> Found:
+    """An in-memory emptyDir at /dev/shm, for each holder that has nothing mounted there."""
+    size = resolution.ask.shm or _site_shm(resolution)
+    return () if size == "false" else _shared(place, resolution, size)
+
+
+def _shared(place: Place, resolution: Resolution, size: str) -> Iterator[Edit]:
+    bare = [h for h in resolution.holders if not any(m and _is_shm(m) for m in h.container.volumeMounts or ())]
+    if not bare:
+        return
+    if not any(v and v.name == SHM_VOLUME for v in place.spec.volumes or ()):
+        directory = {"medium": "Memory"} if size == "true" else {"medium": "Memory", "sizeLimit": size}
+        yield Append(("spec", "volumes"), {"name": SHM_VOLUME, "emptyDir": directory}, key=("name",))
+    for holder in bare:
+        mount = {"name": SHM_VOLUME, "mountPath": SHM}
+        yield Append((*container_path(holder), "volumeMounts"), mount, key=("mountPath",))
+
+
+def _is_shm(mount: VolumeMount) -> bool:
+    return (mount.mountPath or "").rstrip("/") == SHM
+
+
+def _site_shm(resolution: Resolution) -> str:
+    """The site's default, in the annotation's words."""
+    default = resolution.site.config.shared_memory
+    return str(default).lower() if isinstance(default, bool) else default
+
+
+def _why(_place: Place, resolution: Resolution) -> str:
+    said = resolution.ask.shm
+    return f"accel.io/shm: {said}" if said else f"site config sharedMemory: {resolution.site.config.shared_memory}"
+
+
+def _why_not(_place: Place, resolution: Resolution) -> str:
+    said = resolution.ask.shm
+    return f"something is mounted there already (accel.io/shm: {said})" if said not in (None, "false") else ""
+
+
+SHARED_MEMORY: Final = Rule(SHM, shared_memory, _why, _why_not)

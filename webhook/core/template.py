@@ -1,0 +1,107 @@
+"""A pod template and where it stands in its object: its metadata, its containers, and what is around it. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
+from webhook.core.patch import Path
+from webhook.core.schema.pod import (
+    NO_LABELS,
+    NO_SPEC,
+    Annotations,
+    Container,
+    Labels,
+    Metadata,
+    OwnerReference,
+    PodSpec,
+    Template,
+)
+
+Placed = tuple[str, int, Container]
+"""A container, with the list that it stands in and its index there."""
+
+
+@final
+@dataclass(init=False)
+class Place:
+    """A pod template, where it stands in its object, and what the kinds around it say."""
+
+    path: Path
+    template: Template
+    levels: tuple[Metadata, ...]  # outermost first, the template's own last
+    name: str  # of the replicated job, task, worker group
+    hosts_hint: int | None  # parallelism, size or numOfHosts, where the user wrote one over 1
+    owned_scheduling: bool  # a controller owns schedulerName and queue
+    worker_env: bool  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
+    workload: str  # kind, lower case
+
+    def __init__(
+        self,
+        path: Path,
+        template: Template,
+        levels: tuple[Metadata, ...],
+        *,
+        name: str = "",
+        hosts_hint: int | None = None,
+        owned_scheduling: bool = False,
+        worker_env: bool = True,
+        workload: str = "",
+    ) -> None:
+        self.path = path
+        self.template = template
+        self.levels = levels
+        self.name = name
+        self.hosts_hint = hosts_hint
+        self.owned_scheduling = owned_scheduling
+        self.worker_env = worker_env
+        self.workload = workload
+        self.annotations = annotations_of(template.metadata)
+        self.spec = template.spec or NO_SPEC
+        self.containers = containers_of(template.spec)
+
+    @property
+    def of_workload(self) -> bool:
+        """A Pod of a workload whose template was judged when the workload came."""
+        return self.owned_scheduling and not self.path
+
+
+def annotations_of(metadata: Metadata | None) -> Annotations:
+    """The annotations, empty where they or their parent are missing."""
+    return (metadata and metadata.annotations) or {}
+
+
+def labels_of(metadata: Metadata | None) -> Labels:
+    """The labels, empty where they or their parent are missing."""
+    return (metadata and metadata.labels) or NO_LABELS
+
+
+def controller_of(metadata: Metadata | None) -> OwnerReference | None:
+    """The one owner that manages the object (`controller: true`), if any."""
+    for owner in (metadata and metadata.ownerReferences) or ():
+        if owner.controller:
+            return owner
+    return None
+
+
+def containers_of(spec: PodSpec | None) -> list[Placed]:
+    """Every container, where it stands; `spec.containers` first."""
+    placed: list[Placed] = []
+    if spec is None:
+        return placed
+    if spec.containers:
+        placed += [("containers", i, c) for i, c in enumerate(spec.containers) if c is not None]
+    if spec.initContainers:
+        placed += [("initContainers", i, c) for i, c in enumerate(spec.initContainers) if c is not None]
+    return placed
+
+
+def first_user_of(container: Container, names: Iterable[str]) -> int | None:
+    """The index of the first variable that uses one of `names` as $(NAME): those must stand before it.
+
+    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+    """
+    for index, variable in enumerate(container.env or ()):
+        value = variable and variable.value
+        if value and "$(" in value and any(f"$({name})" in value for name in names):
+            return index
+    return None
