@@ -566,7 +566,7 @@ BROKEN = {
     V9
     + "shapes: [2x2x1], cubes: {most: 4, longest: 64, edge: 3}}": "x.yaml: $[0].chipsPerHost: hosts of 4 chips do not "
     "tile a cube",
-    V9 + "shapes: [2x2x1], cubes: {most: 0, longest: 64}}": "x.yaml: $[0].cubes.most: this, longest and edge are ",
+    V9 + "shapes: [2x2x1], cubes: {most: 0, longest: 64}}": "x.yaml: $[0].cubes.most: found 0; valid: 1 to ",
     V9 + "shapes: [2x2x1], otherHosts: {2x2x1: []}}": "x.yaml: $[0].otherHosts: 2x2x1 has no number of chips",
     V9.replace("prefix: tpu-v9", "prefix: v-9") + "shapes: [2x2x1]}": 'x.yaml: $[0].prefix: "v-9" is none of the ',
     V9.replace("[v9]", "[v9, V9]") + "shapes: [2x2x1]}": 'x.yaml: $[0].spellings: "V9" is not lower-case letters',

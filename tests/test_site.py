@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import budget
 from webhook import load
 from webhook.core.schema.decode import BadConfig
 from webhook.core.site import Config, Device, Library, Site
@@ -165,7 +166,11 @@ ERRORS = {
     "catalogue: [{kind: ambiguous, name: a, choices: [nvidia-l4, b]}]": 'site.yaml: $.catalogue[0].choices: found "b"; '
     "valid: the name of a model",
     "catalogue: [{kind: instance, name: a, of: nvidia-gpu, instanceType: b, count: 0}]": "site.yaml: "
-    "$.catalogue[0].count: this and each of extras is at least 1",
+    "$.catalogue[0].count: this and each of extras are numbers from 1 to 65536",
+    "catalogue: [{kind: model, name: a, of: nvidia-gpu, most: {gke: 65537}}]": "site.yaml: $.catalogue[0].most: "
+    "devices in one node are numbers from 1 to 65536",
+    '"a\\nb\\u202e": 1': "site.yaml: $.a?b? is not a known key; valid: accelerators, catalogue, "
+    "detect, eks, exclusivePlacement, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
 }
 
 
@@ -175,6 +180,80 @@ def test_an_error_names_file_path_value_and_what_is_valid(text: str) -> None:
     with pytest.raises(BadConfig) as error:
         parse(text)
     assert str(error.value) == ERRORS[text]
+
+
+TPU = "catalogue: [{kind: tpu, name: v9, prefix: tpu-v9, spellings: [v9], dimensions: 3, wrap: all-from-4, %s}]"
+CUBES = TPU % "coresPerChip: 1, shapes: [2x2x2], cubes: {most: 8, longest: 64, %s}"
+TOO_MUCH = {
+    "x" * 64
+    + ": &a 1\ny: ["
+    + "*a," * 300_000
+    + "]": "line 2, column 749990: more than 250,000 keys and values, aliases",
+    "x: &a " + "x" * 50_000 + "\ny: [" + "*a," * 100 + "]": "line 2, column 251: more than 4 MiB of text, aliases",
+    "# " + "x" * 1024 * 1024: "more than 1 MiB, which a ConfigMap cannot hold",
+    "x: " + "[" * 100_000: "line 1, column 1003: nested too deeply: more than 200 levels",
+    "x: 0x" + "f" * 10_000: "$.x is not a known key",
+    "tpu: {legacyNodes: 0x" + "f" * 10_000 + "}": '$.tpu.legacyNodes: found "0xfff',
+    "tpu: {legacyNodes: 1e999999999}": '$.tpu.legacyNodes: found "1e999999999"; valid: true or false',
+    "tpu: {legacyNodes: 1" + ":1" * 10_000 + "}": '$.tpu.legacyNodes: found "1:1:1',
+    "? " + "x" * 100_000 + "\n: 1": "$." + "x" * 64 + "… is not a known key",
+    "placements:\n" + "".join(f"  p{n}: {{}}\n" for n in range(9000)) + "  z: {tolerations: 1}": "$.placements.z.toler",
+    "placements: {a: {namespaces: [" + "[" * 9 + "]" * 9 + "]}}": "$.placements.a.namespaces[0]: found a list",
+    "placements: {a: {namespaces: ['" + "[" * 254 + "']}}": '$.placements: a.namespaces: "[[[[[[',
+    "hostProfiles: {a: {types: [" + "a," * 10_001 + "]}}": "$.hostProfiles: a.types: more than 10,000 patterns in all",
+    "schedulers: {defaults: [{types: ['" + "a" * 254 + "']}]}": '$.schedulers: defaults[0].types: "aaa',
+    "sharedMemory: '" + "9" * 65 + "'": '$.sharedMemory: found "999',
+    "placements: {a: {resources: {x/y: '" + "9" * 10_000 + "'}}}": '$.placements.a.resources: x/y: "999',
+    TPU % "coresPerChip: 17, shapes: [2x2x2]": "$.catalogue[0].coresPerChip: this and portsPerChip are numbers",
+    TPU % "coresPerChip: 1, portsPerChip: 1000000000, shapes: [2x2x2]": "$.catalogue[0].coresPerChip: this and ports",
+    TPU
+    % ("coresPerChip: 1, shapes: [" + "2x2x2," * 257 + "]"): "$.catalogue[0].shapes: found 257 topologies; valid: 1",
+    TPU
+    % "coresPerChip: 1, shapes: [2x2x2], cubes: {most: 4097, longest: 4}": "$.catalogue[0].cubes.most: found 4097; va",
+    CUBES
+    % "defaultsUpTo: 1000000000": "$.catalogue[0].cubes.defaults: these and defaultsUpTo are numbers of cubes, up",
+    CUBES % "defaults: [1000000000000000000]": "$.catalogue[0].cubes.defaults: these and defaultsUpTo are numbers of",
+}
+
+
+@pytest.mark.parametrize("text", TOO_MUCH, ids=range(len(TOO_MUCH)))
+def test_what_is_too_much_is_refused_at_once(text: str) -> None:
+    """A site config is read while calls are answered: by its size in time, and never with much memory."""
+    with budget.within(len(text)):
+        problem = error_of(text.encode())
+    assert problem.startswith(f"site.yaml: {TOO_MUCH[text]}")
+    assert problem.isprintable()
+    assert len(problem) <= 1001
+
+
+def test_types_of_a_site_are_bounded() -> None:
+    """A generation of a few words can have thousands of sizes, and a config thousands of generations."""
+    one = "- {kind: tpu, name: v%dx, prefix: tpu-v%dx, spellings: [v%dx], coresPerChip: 1, dimensions: 3, "
+    one += "wrap: axis-of-16, shapes: [2x2x2], cubes: {most: 4096, longest: 4096, defaultsUpTo: 4096}}\n"
+
+    assert error_of(("catalogue:\n" + "".join(one % (n, n, n) for n in range(12))).encode()) == ""
+    problem = error_of(("catalogue:\n" + "".join(one % (n, n, n) for n in range(13))).encode())
+    assert problem == "site.yaml: $.catalogue: found 53,261 types; valid: at most 50,000"
+
+
+def test_ten_thousand_models_are_read() -> None:
+    """A large catalogue of a site's own, and as many patterns as it may have, cost by their size."""
+    models = [f"- {{kind: model, name: m{n}, of: nvidia-gpu, mig: [1g.{n}gb]}}\n" for n in range(10_000)]
+    patterns = ", ".join(f"m{n}-*" for n in range(10_000))
+    text = f"hostProfiles: {{a: {{types: [{patterns}]}}}}\ncatalogue:\n{''.join(models)}"
+
+    with budget.within(len(text)):
+        site = parse(text)
+
+    assert site.catalogue.resolve("m9999-mig-1g.9999gb").most is None
+
+
+def test_values_are_those_that_helm_reads() -> None:
+    """The chart's values go through the same rules, so a file means the same with and without Helm."""
+    site = parse("placements: {1: {nodeSelector: {octal: '010', day: 2026-11-30}}}\nexclusivePlacement: n\n")
+
+    assert site.placements["1"].node_selector == {"octal": "010", "day": "2026-11-30"}
+    assert not site.config.exclusive_placement
 
 
 def test_an_alias_of_itself_is_an_error() -> None:

@@ -5,16 +5,17 @@ Users choose by annotation only among what stands here: no annotation can name a
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Literal
 
 import msgspec
 
+from webhook.core import limits
 from webhook.core.catalogue.catalogue import Catalogue
 from webhook.core.messages import quoted
 from webhook.core.schema import decode, syntax
-from webhook.core.schema.catalogue import AnyEntry, Platform
+from webhook.core.schema.catalogue import AnyEntry, Platform, types
 from webhook.core.schema.decode import BadConfig
 
 Mode = Literal["plugin", "host"]
@@ -22,8 +23,17 @@ Mode = Literal["plugin", "host"]
 LONGEST_NAME = 50
 """Characters of a placement's or a profile's name: names of volumes are made of them."""
 
-_ENV_NAME = re.compile(r"[ -<>-~]+")
-_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+LONGEST_PATTERN = 253
+"""Characters of a shell pattern, as of what it is for: a namespace has at most 63, a type's name 60."""
+
+MOST_PATTERNS = 10_000
+"""Shell patterns of a site config. Most of them are tried for each object."""
+
+MOST_TYPES = 50_000
+"""Types that a site config adds to the catalogue."""
+
+_ENV_NAME = re.compile(r"[ -<>-~]++")
+_QUANTITY = re.compile(r"[0-9]++(?:\.[0-9]++)?+(?:[mkMGTPE]|[KMGTPE]i)?")
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -73,8 +83,9 @@ class Schedulers(_Settings, frozen=True, kw_only=True):
     """Schedulers for pods without `accel.io/scheduler`."""
 
     def __post_init__(self) -> None:
+        allowed = frozenset(self.allowed)
         for default in self.defaults:
-            if default.scheduler and default.scheduler not in self.allowed:
+            if default.scheduler and default.scheduler not in allowed:
                 raise ValueError(
                     f'defaults: scheduler "{default.scheduler}" is not allowed; valid: {", ".join(self.allowed)}'
                 )
@@ -131,7 +142,7 @@ class Placement(_Settings, frozen=True, kw_only=True):
                 raise ValueError(f"annotations: {quoted(key)} is a key that users set, not placements")
         for key, amount in self.resources.items():
             syntax.check_key(key, "resources")
-            if not _QUANTITY.fullmatch(str(amount)):
+            if not _is_quantity(str(amount)):
                 raise ValueError(f"resources: {key}: {quoted(amount)} is not a quantity, such as 32 or 64Gi")
 
 
@@ -271,7 +282,7 @@ class Config(_Settings, frozen=True, kw_only=True):
     """Entries that are added to the catalogue, or replace one of the same name."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.shared_memory, str) and not _QUANTITY.fullmatch(self.shared_memory):
+        if isinstance(self.shared_memory, str) and not _is_quantity(self.shared_memory):
             raise ValueError(
                 f"sharedMemory: found {quoted(self.shared_memory)}; valid: true, false, or a size such as 64Gi"
             )
@@ -287,6 +298,20 @@ class Config(_Settings, frozen=True, kw_only=True):
                 syntax.check_key(resource, key)
                 if "/" not in resource:
                     raise ValueError(f"{key}: {quoted(resource)} is not a device resource, such as nvidia.com/gpu")
+        _check_patterns(self._patterns())
+        if (number := sum(map(types, self.catalogue))) > MOST_TYPES:
+            raise ValueError(f"catalogue: found {number:,} types; valid: at most {MOST_TYPES:,}")
+
+    def _patterns(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Each list of shell patterns, with its place."""
+        for index, default in enumerate(self.schedulers.defaults):
+            yield f"schedulers: defaults[{index}].types", default.types
+            yield f"schedulers: defaults[{index}].namespaces", default.namespaces
+        for name, placement in self.placements.items():
+            yield f"placements: {name}.namespaces", placement.namespaces
+        for name, profile in self.host_profiles.items():
+            yield f"hostProfiles: {name}.types", profile.types
+            yield f"hostProfiles: {name}.namespaces", profile.namespaces
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -404,11 +429,28 @@ def _legacy(resource: str, entry: LegacyAccelerator) -> Profile:
     )
 
 
+def _check_patterns(lists: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+    number = 0
+    for where, patterns in lists:
+        number += len(patterns)
+        for pattern in patterns:
+            if len(pattern) > LONGEST_PATTERN:
+                raise ValueError(f"{where}: {quoted(pattern)} has more than {LONGEST_PATTERN} characters")
+        if number > MOST_PATTERNS:
+            raise ValueError(
+                f"{where}: more than {MOST_PATTERNS:,} patterns in all; a pattern can stand for many names"
+            )
+
+
 def _check_path(field: str, path: str) -> None:
     if not path.startswith("/"):
         raise ValueError(f"{field}: {quoted(path)} is not absolute")
     if ".." in path.split("/"):
         raise ValueError(f'{field}: {quoted(path)} has "..", which Kubernetes refuses')
+
+
+def _is_quantity(text: str) -> bool:
+    return len(text) <= limits.QUANTITY and bool(_QUANTITY.fullmatch(text))
 
 
 def _check_env(field: str, name: str) -> None:

@@ -73,9 +73,10 @@ class Catalogue:
         self._legacy_version = legacy_version
         self._entries = {entry.name: entry for entry in entries}
         self._spelled = _spelled(self._entries.values())
+        self._profiles = _profiles(self._entries.values())
         self._generations = {s: e for e in self._entries.values() if isinstance(e, Tpu) for s in e.spellings}
         self._parts = {
-            e.mig.prefix: (e, frozenset(self._profiles(e)))
+            e.mig.prefix: (e, frozenset(self._profiles.get(e.name, ())))
             for e in self._entries.values()
             if isinstance(e, Devices) and e.mig
         }
@@ -169,14 +170,9 @@ class Catalogue:
         elif not isinstance(entry, Ambiguous):
             yield entry.name
         if isinstance(entry, Devices) and entry.mig:
-            yield from (entry.mig.prefix + profile for profile in self._profiles(entry))
+            yield from (entry.mig.prefix + profile for profile in self._profiles.get(entry.name, ()))
         if isinstance(entry, Model):
             yield from (f"{entry.name}{PART}{profile}" for profile in entry.mig)
-
-    def _profiles(self, devices: Devices) -> Iterable[str]:
-        """The profiles that any of its models has, each once."""
-        models = (e for e in self._entries.values() if isinstance(e, Model) and e.of == devices.name)
-        return dict.fromkeys(profile for model in models for profile in model.mig)
 
     def _resolve(self, name: str, asked: str | None, chips_per_host: int | None) -> Accelerator:
         known = self._rules(name)
@@ -356,6 +352,15 @@ def _spelled(entries: Iterable[AnyEntry]) -> dict[str, AnyEntry]:
     every = [entry for entry in entries if not isinstance(entry, Tpu)]
     spelled: dict[str, AnyEntry] = {spelling(alias): e for e in every if isinstance(e, Model) for alias in e.aliases}
     return spelled | {spelling(entry.name): entry for entry in every}
+
+
+def _profiles(entries: Iterable[AnyEntry]) -> dict[str, dict[str, None]]:
+    """Of each entry of devices the profiles that any of its models has, each once, in order."""
+    profiles: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        if isinstance(entry, Model):
+            profiles.setdefault(entry.of, {}).update(dict.fromkeys(entry.mig))
+    return profiles
 
 
 def _sourced(where: str, entries: Iterable[AnyEntry]) -> dict[str, Sourced]:

@@ -19,8 +19,26 @@ Platform = Literal["gke", "eks", "aks", "gfd", "none"]
 Labels = dict[str, str | tuple[str, ...]]
 """Node label to its value, or to several values any of which will do."""
 
-_SPELLING = re.compile(r"[a-z0-9]+")
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9._]{0,58}[a-z0-9])?")
+MOST = 65536
+"""Devices in one machine, chips along a side: nothing that exists comes near."""
+
+CUBES = 4096
+"""Cubes in one slice; the largest that can be had is tpu7x's, of 144.
+
+Source: https://docs.cloud.google.com/tpu/docs/tpu7x
+"""
+
+SHAPES = 256
+"""Topologies that one entry lists. Each is looked at whenever a type of it is asked for."""
+
+PER_CHIP = 16
+"""TensorCores, or ports, of one chip; there are at most 2."""
+
+LONGEST_NAME = 60
+"""Characters of a name."""
+
+_SPELLING = re.compile(r"[a-z0-9]++")
+_NAME = re.compile(r"[a-z0-9]++(?:[-._]++[a-z0-9]++)*+")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", tag_field="kind"):
@@ -30,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What the entry describes, and what a later entry of the same name replaces."""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if len(self.name) > LONGEST_NAME or not _NAME.fullmatch(self.name):
             raise ValueError(f'name: {quoted(self.name)} is not a name: lower-case letters, digits, "-", "." and "_"')
 
 
@@ -49,8 +67,12 @@ class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Other numbers of cubes that have a default topology."""
 
     def __post_init__(self) -> None:
-        if min(self.most, self.longest, self.edge) < 1 or max(self.most, self.longest) > 65536:
-            raise ValueError("most: this, longest and edge are numbers from 1 to 65536")
+        if not 1 <= self.most <= CUBES:
+            raise ValueError(f"most: found {self.most}; valid: 1 to {CUBES}")
+        if min(self.longest, self.edge) < 1 or max(self.longest, self.edge) > MOST:
+            raise ValueError(f"longest: this and edge are numbers from 1 to {MOST}")
+        if not 0 <= self.defaults_up_to <= self.most or any(not 1 <= count <= self.most for count in self.defaults):
+            raise ValueError(f"defaults: these and defaultsUpTo are numbers of cubes, up to {self.most}")
 
 
 class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
@@ -93,8 +115,10 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.cores_per_chip < 1 or not self.shapes:
-            raise ValueError("shapes: at least one topology is needed, and coresPerChip is at least 1")
+        if not 1 <= len(self.shapes) <= SHAPES:
+            raise ValueError(f"shapes: found {len(self.shapes)} topologies; valid: 1 to {SHAPES}")
+        if not (1 <= self.cores_per_chip <= PER_CHIP and 1 <= self.ports_per_chip <= PER_CHIP):
+            raise ValueError(f"coresPerChip: this and portsPerChip are numbers from 1 to {PER_CHIP}")
         for text in (*self.shapes, *self.other_hosts):
             shape = topology.parse(text)
             if shape is None or len(shape) != self.dimensions:
@@ -176,6 +200,8 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if any(not 1 <= most <= MOST for most in self.most.values()):
+            raise ValueError(f"most: devices in one node are numbers from 1 to {MOST}")
         for labels in self.select.values():
             for key, values in labels.items():
                 syntax.check_key(key, "select")
@@ -201,8 +227,8 @@ class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
     def __post_init__(self) -> None:
         super().__post_init__()
         syntax.check_value(self.instance_type, "instanceType")
-        if self.count < 1 or any(amount < 1 for amount in self.extras.values()):
-            raise ValueError("count: this and each of extras is at least 1")
+        if any(not 1 <= amount <= MOST for amount in (self.count, *self.extras.values())):
+            raise ValueError(f"count: this and each of extras are numbers from 1 to {MOST}")
         for key in self.extras:
             syntax.check_key(key, "extras")
 
@@ -215,6 +241,14 @@ class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):
 
 
 AnyEntry = Tpu | Devices | Model | Instance | Ambiguous
+
+
+def types(entry: AnyEntry) -> int:
+    """Names of types that an entry is for, at most."""
+    if isinstance(entry, Tpu):
+        cubes = entry.cubes
+        return len(entry.shapes) + (cubes.defaults_up_to + len(cubes.defaults) if cubes else 0)
+    return 1 + len(entry.mig) if isinstance(entry, Model) else 1
 
 
 def several(values: str | Iterable[str]) -> tuple[str, ...]:

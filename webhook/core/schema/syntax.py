@@ -7,24 +7,26 @@ import re
 
 from webhook.core.messages import quoted
 
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+LONGEST_NAME, LONGEST_PREFIX = 63, 253
+
+_NAME = re.compile(r"[A-Za-z0-9]++(?:[-_.]++[A-Za-z0-9]++)*+")
+_SUBDOMAIN = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+(?:\.[a-z0-9]++(?:-++[a-z0-9]++)*+)*+")
 
 
 def is_key(text: str) -> bool:
     """An optional DNS prefix of at most 253 characters and "/", then a name of at most 63."""
     prefix, slash, name = text.rpartition("/")
-    return bool(_NAME.fullmatch(name)) and (not slash or (len(prefix) <= 253 and is_subdomain(prefix)))
+    return bool(name) and is_value(name) and (not slash or is_subdomain(prefix))
 
 
 def is_value(text: str) -> bool:
     """Empty, or at most 63 letters, digits, "-", "_" and ".", a letter or digit at both ends."""
-    return not text or bool(_NAME.fullmatch(text))
+    return not text or (len(text) <= LONGEST_NAME and bool(_NAME.fullmatch(text)))
 
 
 def is_subdomain(text: str) -> bool:
-    """Lower-case letters, digits, "-" and "."."""
-    return bool(_SUBDOMAIN.fullmatch(text))
+    """At most 253 lower-case letters, digits, "-" and "."."""
+    return len(text) <= LONGEST_PREFIX and bool(_SUBDOMAIN.fullmatch(text))
 
 
 def check_key(text: str, where: str) -> None:
