@@ -14,7 +14,7 @@ from benchmarks.sample import Figure
 from webhook import load
 from webhook.core import admission, review
 from webhook.core.inject import inject
-from webhook.core.kinds.kind import Setting
+from webhook.core.kinds.kind import Context
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.schema.admission import Response
 from webhook.core.site import Site
@@ -78,7 +78,7 @@ def stages(name: str, rounds: int = ROUNDS) -> dict[str, Figure]:
     workload = WORKLOADS[request.kind.group, request.kind.kind]
     raw = bytes(request.object)
     obj = admission.view(workload, raw)
-    setting = Setting(request.namespace or "", known)
+    setting = Context(request.namespace or "", known)
     injection = inject(workload, obj, setting)
     operations = admission._operations(obj, injection)
     patch = review.encode_patch(operations)

@@ -9,7 +9,7 @@ from tests.case import NAMESPACE, Case, all_cases
 from webhook.command import reasons
 from webhook.core.admission import view
 from webhook.core.inject import inject
-from webhook.core.kinds.kind import Setting
+from webhook.core.kinds.kind import Context
 from webhook.core.messages import Denied
 from webhook.manifest import inject as manifest
 
@@ -24,7 +24,7 @@ def test_explain_tells_every_edit_and_no_other(case: Case) -> None:
             continue
         try:
             obj = view(subject.workload, json.dumps(subject.value).encode())
-            setting = Setting(manifest.namespace_of(subject.value) or NAMESPACE, case.site, offline=True)
+            setting = Context(manifest.namespace_of(subject.value) or NAMESPACE, case.site, offline=True)
             edits = inject(subject.workload, obj, setting).edits
         except Denied:
             continue

@@ -9,7 +9,7 @@ from webhook.check.facts import Asked
 from webhook.core.admission import view
 from webhook.core.annotations import INJECTED, PREFIX
 from webhook.core.inject import targets_of
-from webhook.core.kinds.kind import Kind, Setting, Target
+from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied
 from webhook.core.site import Site
 
@@ -27,7 +27,7 @@ def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[As
         obj = view(workload, raw)
         if workload.skipped(obj) is not None:
             return
-        for target in targets_of(workload, obj, Setting(namespace, site)):
+        for target in targets_of(workload, obj, Context(namespace, site)):
             yield _asked(workload, namespace, name, target)
     except Denied as denied:
         line = denied.message.splitlines()[0]
@@ -36,15 +36,15 @@ def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[As
 
 def _asked(workload: Kind[Any], namespace: str, name: str, target: Target) -> Asked:
     resolution = target.resolution
-    host = resolution.ask.mode == "host"
+    host = resolution.request.mode == "host"
     return Asked(
         kind=workload.kind,
         namespace=namespace,
         name=name,
         hardware=resolution.accelerator,
-        devices=0 if host else sum(holder.devices for holder in resolution.holders),
+        devices=0 if host else sum(device_container.devices for device_container in resolution.device_containers),
         host=host,
-        injected=target.place.annotations.get(INJECTED) is not None,
+        injected=target.template.annotations.get(INJECTED) is not None,
     )
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from webhook.command import catalogue, reasons, terminal
 from webhook.command.reasons import Explanation, Line, Part
 from webhook.core.admission import view
-from webhook.core.kinds.kind import Setting
+from webhook.core.kinds.kind import Context
 from webhook.core.messages import Denied
 from webhook.core.site import Site
 from webhook.manifest import inject
@@ -40,7 +40,7 @@ def _explanation(subject: Subject, site: Site, namespace: str) -> Explanation:
         obj = view(subject.workload, msgspec.json.encode(subject.value))
     except Denied as denied:
         return Explanation(subject.name, "denied", denied=denied.message)
-    setting = Setting(inject.namespace_of(subject.value) or namespace, site, offline=True)
+    setting = Context(inject.namespace_of(subject.value) or namespace, site, offline=True)
     return reasons.explain(subject.name, subject.workload, subject.value, obj, setting)
 
 

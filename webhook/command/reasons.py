@@ -13,12 +13,12 @@ from webhook.command import describe
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import INJECT, NONE, TYPE
 from webhook.core.inject import LEFT_ALONE, inject, targets_of
-from webhook.core.kinds.kind import Kind, Setting, Target
+from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Section, at, render
 from webhook.core.rules.detect import detected, resources
 from webhook.core.rules.rules import RULES
-from webhook.core.template import Place
+from webhook.core.template import PodTemplate
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -50,17 +50,17 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     denied: str = ""
 
 
-def explain(name: str, workload: Kind[Any], value: Any, obj: Any, setting: Setting) -> Explanation:
+def explain(name: str, workload: Kind[Any], value: Any, obj: Any, context: Context) -> Explanation:
     """The injection of an object, whose JSON is `value` and whose view is `obj`, in words."""
-    parts = tuple(_unresolved(place, obj) for place in workload.templates(obj))
+    parts = tuple(_unresolved(template, obj) for template in workload.templates(obj))
     try:
-        injection = inject(workload, obj, setting)
+        injection = inject(workload, obj, context)
         if injection.skipped:
             warnings = tuple(w.text() for w in injection.warnings)
             return Explanation(name, _skipped(injection.skipped), parts, warnings=warnings)
-        targets = targets_of(workload, obj, setting)
-        parts = tuple(_part(place, targets, obj, value, setting) for place in workload.templates(obj))
-        around = tuple(_around(workload, obj, targets, setting, value))
+        targets = targets_of(workload, obj, context)
+        parts = tuple(_part(template, targets, obj, value, context) for template in workload.templates(obj))
+        around = tuple(_around(workload, obj, targets, context, value))
     except Denied as denied:
         return Explanation(name, "denied", parts, denied=denied.message)
     operations = render(obj, injection.sections)
@@ -83,18 +83,18 @@ def _skipped(code: str) -> str:
     return f"left alone: {LEFT_ALONE.get(code, owned)}"
 
 
-def _unresolved(place: Place, obj: Any) -> Part:
+def _unresolved(template: PodTemplate, obj: Any) -> Part:
     """What is written at a template, without what it means."""
-    return Part(_dotted((*place.path,), None) or "the Pod", place.name, tuple(_asks(place, obj)))
+    return Part(_dotted((*template.path,), None) or "the Pod", template.name, tuple(_asks(template, obj)))
 
 
-def _asks(place: Place, obj: Any) -> Iterator[Line]:
-    found = annotations.nearest_level([annotations.own(level.annotations or {}) for level in place.levels])
+def _asks(template: PodTemplate, obj: Any) -> Iterator[Line]:
+    found = annotations.nearest_level([annotations.own(level.annotations or {}) for level in template.levels])
     for key, (text, index) in found.items():
         if key != annotations.INJECTED:
-            where = _path_of(obj, place.levels[index]) or (*place.path, "metadata")
+            where = _path_of(obj, template.levels[index]) or (*template.path, "metadata")
             yield Line(f"{key}: {text}", f"on {_dotted((*where, 'annotations'), None)}")
-    for container, resource, amount in annotations.placeholders(place.containers):
+    for container, resource, amount in annotations.placeholders(template.containers):
         yield Line(f"{resource}: {amount}", f"a resource of container {container}")
 
 
@@ -112,35 +112,35 @@ def _path_of(node: Any, wanted: Any) -> Path | None:
     return None
 
 
-def _part(place: Place, targets: Iterable[Target], obj: Any, value: Any, setting: Setting) -> Part:
-    part = _unresolved(place, obj)
-    target = next((t for t in targets if t.place.path == place.path), None)
+def _part(template: PodTemplate, targets: Iterable[Target], obj: Any, value: Any, context: Context) -> Part:
+    part = _unresolved(template, obj)
+    target = next((t for t in targets if t.template.path == template.path), None)
     if target is None:
-        found = tuple(_detected(place, value, setting))
-        return msgspec.structs.replace(part, means="" if found else _unasked(place, obj), gets=found)
+        found = tuple(_detected(template, value, context))
+        return msgspec.structs.replace(part, means="" if found else _unasked(template, obj), gets=found)
     gets: list[Line] = []
     gets_not: list[Line] = []
     for rule in RULES:
         resolution = target.resolution
-        edits = [f for f in rule.apply(target.place, resolution) if not isinstance(f, Warn)]
-        lines = lines_of(place.template, at(value, place.path), edits, rule.why(target.place, resolution))
+        edits = [f for f in rule.apply(target.template, resolution) if not isinstance(f, Warn)]
+        lines = lines_of(template.view, at(value, template.path), edits, rule.why(target.template, resolution))
         gets += lines
-        if not lines and (why_not := rule.why_not(target.place, resolution)):
+        if not lines and (why_not := rule.why_not(target.template, resolution)):
             gets_not.append(Line(rule.subject, why_not))
     hardware = target.resolution.accelerator
     means = f"{hardware.name}: {describe.sentence(hardware)}"
     return msgspec.structs.replace(part, means=means, gets=tuple(gets), gets_not=tuple(gets_not))
 
 
-def _detected(place: Place, value: Any, setting: Setting) -> Iterator[Line]:
+def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[Line]:
     """What a template gets for its resources alone."""
-    levels = [annotations.own(level.annotations or {}) for level in place.levels]
-    if not setting.site.detect or any(TYPE in level for level in levels) or _off(levels) is not None:
+    levels = [annotations.own(level.annotations or {}) for level in template.levels]
+    if not context.site.detect or any(TYPE in level for level in levels) or _off(levels) is not None:
         return
-    edits = [f for f in detected(place, setting.namespace, setting.site).found if not isinstance(f, Warn)]
-    names = ", ".join(resources(place.spec, setting.site))
+    edits = [f for f in detected(template, context.namespace, context.site).found if not isinstance(f, Warn)]
+    names = ", ".join(resources(template.spec, context.site))
     why = f"site config detect: {names}, and the profile for it"
-    yield from lines_of(place.template, at(value, place.path), edits, why)
+    yield from lines_of(template.view, at(value, template.path), edits, why)
 
 
 def _off(levels: list[dict[str, str]]) -> int | None:
@@ -149,11 +149,11 @@ def _off(levels: list[dict[str, str]]) -> int | None:
     return said[-1] if said and levels[said[-1]][INJECT] == "false" else None
 
 
-def _unasked(place: Place, obj: Any) -> str:
+def _unasked(template: PodTemplate, obj: Any) -> str:
     """Why a template gets nothing."""
-    levels = [annotations.own(level.annotations or {}) for level in place.levels]
-    paths = [_path_of(obj, level) or (*place.path, "metadata") for level in place.levels]
-    if place.path:
+    levels = [annotations.own(level.annotations or {}) for level in template.levels]
+    paths = [_path_of(obj, level) or (*template.path, "metadata") for level in template.levels]
+    if template.path:
         paths[0] = ("metadata",)
     off = _off(levels)
     if off is not None:
@@ -247,8 +247,8 @@ def _below(node: Any, step: str | int) -> Any:
     return None
 
 
-def _around(workload: Kind[Any], obj: Any, targets: Sequence[Target], setting: Setting, value: Any) -> Iterator[Line]:
-    for found in workload.object_edits(obj, targets, setting):
+def _around(workload: Kind[Any], obj: Any, targets: Sequence[Target], context: Context, value: Any) -> Iterator[Line]:
+    for found in workload.object_edits(obj, targets, context):
         if not isinstance(found, Warn):
             yield from lines_of(obj, value, [found], _why_around(str(found.path[-1]), workload, targets))
 

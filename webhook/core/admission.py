@@ -12,7 +12,7 @@ import msgspec
 
 from webhook.core import limits, review, update
 from webhook.core.inject import Injection, inject
-from webhook.core.kinds.kind import Kind, Setting
+from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Section, render
@@ -161,13 +161,13 @@ def view(workload: Kind[Any], raw: bytes) -> Any:
 
 
 def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Injection:
-    setting = Setting(request.namespace or "", site)
+    context = Context(request.namespace or "", site)
     if request.operation != "UPDATE":
-        return inject(workload, obj, setting)
+        return inject(workload, obj, context)
     old = review.plain(request.oldObject)
     if workload.reapply == "mutable":
-        return update.follow_type(workload, review.plain(request.object), old, setting)
-    return update.keep_stored(workload, obj, old, setting)
+        return update.follow_type(workload, review.plain(request.object), old, context)
+    return update.keep_stored(workload, obj, old, context)
 
 
 _PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3

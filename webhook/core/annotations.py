@@ -58,7 +58,7 @@ _BOOLEANS: Final = ("true", "false")
 
 @final
 @dataclass(frozen=True)
-class Ask:
+class TypeRequest:
     """What the user asked of one pod template, checked as words."""
 
     type: str  # as the user wrote it
@@ -153,7 +153,7 @@ def _hold(found: dict[tuple[str, str], object], name: str, amounts: Mapping[str,
             found.setdefault((name, resource), amounts[resource])
 
 
-def ask(said: TemplateAnnotations) -> Ask | None:
+def type_request(said: TemplateAnnotations) -> TypeRequest | None:
     """What is asked for; None where there is no type at all."""
     if said.placeholders:
         return _by_resource(said.levels, said.placeholders)
@@ -161,14 +161,14 @@ def ask(said: TemplateAnnotations) -> Ask | None:
     return _asked(found, len(said.levels) - 1) if TYPE in found else None
 
 
-def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
+def _asked(found: Mapping[str, tuple[str, int]], template: int) -> TypeRequest:
     for key, (word, _) in found.items():
         limits.check(key, word, _LONGEST.get(key, limits.WORD))
     if len(found) == 1:  # a type alone, as mostly
         word, level = found[TYPE]
-        return Ask(word.strip(), TYPE, outer=() if level == template else ((TYPE, word),))
+        return TypeRequest(word.strip(), TYPE, outer=() if level == template else ((TYPE, word),))
     text = {key: value.strip() for key, (value, _) in found.items()}
-    return Ask(
+    return TypeRequest(
         type=text[TYPE],
         where=TYPE,
         count=_count(text.get(COUNT)),
@@ -184,7 +184,7 @@ def _asked(found: Mapping[str, tuple[str, int]], template: int) -> Ask:
     )
 
 
-def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> Ask:
+def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> TypeRequest:
     """A placeholder is a type, with its container, on the template itself."""
     resources = sorted({resource for _, resource, _ in held})
     if len(resources) > 1:
@@ -198,10 +198,10 @@ def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, 
             value=found,
             valid="one number for all",
         )
-    near, holders = levels[-1], tuple(dict.fromkeys(name for name, _, _ in held))
-    meant = {**near, TYPE: resources[0].removeprefix(PREFIX), CONTAINER: ",".join(holders)}
+    near, device_containers = levels[-1], tuple(dict.fromkeys(name for name, _, _ in held))
+    meant = {**near, TYPE: resources[0].removeprefix(PREFIX), CONTAINER: ",".join(device_containers)}
     asked = _asked(nearest_level([*levels[:-1], meant]), len(levels) - 1)
-    if CONTAINER in near and set(_names(CONTAINER, near[CONTAINER])) != set(holders):
+    if CONTAINER in near and set(_names(CONTAINER, near[CONTAINER])) != set(device_containers):
         other = f"{CONTAINER} names {quoted(near[CONTAINER])}"
         raise Denied("two-types", where=f"container {quoted(meant[CONTAINER])}", value=resources[0], other=other)
     return replace(

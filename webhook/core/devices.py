@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from webhook.core import limits, quantity
-from webhook.core.annotations import COUNT, Ask
+from webhook.core.annotations import COUNT, TypeRequest
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.messages import Denied, quoted
 from webhook.core.schema.pod import Annotations, Container
@@ -20,16 +20,16 @@ Amounts = dict[tuple[str, int], int]
 
 @final
 @dataclass(init=False)
-class Holder:
+class DeviceContainer:
     """A container that gets devices, where it stands, and its number of them."""
 
-    within: str  # "containers" or "initContainers"
+    list_name: str  # "containers" or "initContainers"
     index: int
     container: Container
     devices: int
 
-    def __init__(self, within: str, index: int, container: Container, devices: int) -> None:
-        self.within = within
+    def __init__(self, list_name: str, index: int, container: Container, devices: int) -> None:
+        self.list_name = list_name
         self.index = index
         self.container = container
         self.devices = devices
@@ -90,14 +90,16 @@ def _amounts(placed: Sequence[Placed], resource: str) -> Amounts:
     return found
 
 
-def _unnamed(ask: Ask, annotations: Annotations, placed: Sequence[Placed], amounts: Amounts) -> list[Placed]:
+def _unnamed(
+    request: TypeRequest, annotations: Annotations, placed: Sequence[Placed], amounts: Amounts
+) -> list[Placed]:
     """The containers that get devices where none is named: those that ask, else the default, else the first."""
     ordinary = [p for p in placed if p[0] == "containers"]
     asking = [p for p in ordinary if p[:2] in amounts] if amounts else []
     if asking:
         return asking
     if not ordinary:
-        raise Denied("no-containers", value=ask.type)
+        raise Denied("no-containers", value=request.type)
     default = annotations.get(DEFAULT_CONTAINER)
     if default:
         for candidate in ordinary:
@@ -117,33 +119,37 @@ def _named(names: Sequence[str], placed: Sequence[Placed]) -> list[Placed]:
     return [by_name[name] for name in names]
 
 
-def holders(
-    ask: Ask, accelerator: Accelerator, annotations: Annotations, placed: Sequence[Placed], keep: bool = False
-) -> tuple[Holder, ...]:
+def device_containers(
+    request: TypeRequest,
+    accelerator: Accelerator,
+    annotations: Annotations,
+    placed: Sequence[Placed],
+    keep: bool = False,
+) -> tuple[DeviceContainer, ...]:
     """Every container that holds devices after injection; raises `Denied` where the user's amounts do not fit.
 
     `keep`: amounts that are there are an earlier injection's, and right as they are.
     """
     resource = accelerator.resource
     amounts: Amounts | None = None
-    if ask.containers:
-        picked = _named(ask.containers, placed)
+    if request.containers:
+        picked = _named(request.containers, placed)
     else:
         amounts = _amounts(placed, resource)
-        picked = _unnamed(ask, annotations, placed, amounts)
+        picked = _unnamed(request, annotations, placed, amounts)
     if keep:
         there = [(w, i, c, n) for w, i, c in placed if (n := asked(w, c, resource))]
         if there:
-            return tuple([Holder(*one) for one in there])
+            return tuple([DeviceContainer(*one) for one in there])
     if accelerator.slice is None:
-        return _gpu(ask, accelerator, picked)
-    _whole_share(ask, accelerator)
-    return _tpu(ask, accelerator, picked, placed, _amounts(placed, resource) if amounts is None else amounts)
+        return _gpu(request, accelerator, picked)
+    _whole_share(request, accelerator)
+    return _tpu(request, accelerator, picked, placed, _amounts(placed, resource) if amounts is None else amounts)
 
 
 def _tpu(
-    ask: Ask, accelerator: Accelerator, picked: list[Placed], placed: Sequence[Placed], existing: Amounts
-) -> tuple[Holder, ...]:
+    request: TypeRequest, accelerator: Accelerator, picked: list[Placed], placed: Sequence[Placed], existing: Amounts
+) -> tuple[DeviceContainer, ...]:
     """One host's chips, in one container, or divided where the hardware can."""
     chips = accelerator.count or 0
     if existing:
@@ -154,39 +160,41 @@ def _tpu(
         names = ", ".join(p[2].name or "" for p in picked)
         raise Denied("one-container", value=names, type=accelerator.name)
     if len(existing) == len(picked) and sum(existing.values()) == chips:
-        if ask.count is not None and any(n != ask.count for n in existing.values()):
-            raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid="what the containers ask for")
-        return tuple([Holder(w, i, c, existing[w, i]) for w, i, c in picked])
+        if request.count is not None and any(n != request.count for n in existing.values()):
+            raise Denied(
+                "count-conflict", value=request.count, type=accelerator.name, valid="what the containers ask for"
+            )
+        return tuple([DeviceContainer(w, i, c, existing[w, i]) for w, i, c in picked])
     if chips % len(picked):
         raise Denied(
             "uneven-division", value=", ".join(p[2].name or "" for p in picked), chips=chips, type=accelerator.name
         )
     share = chips // len(picked)
-    if ask.count not in (None, share):
+    if request.count not in (None, share):
         smaller = [n for n in accelerator.per_host_choices if n < chips]
         valid = ", ".join([str(share), *(f"{n} for {chips // n} hosts" for n in smaller), "or leave it out"])
-        raise Denied("count-conflict", value=ask.count, type=accelerator.name, valid=valid)
+        raise Denied("count-conflict", value=request.count, type=accelerator.name, valid=valid)
     return tuple([_holder(p, share, accelerator) for p in picked])
 
 
-def _whole_share(ask: Ask, accelerator: Accelerator) -> None:
+def _whole_share(request: TypeRequest, accelerator: Accelerator) -> None:
     """A placeholder of a type that fixes its count means one node's share: 1."""
-    if ask.amount not in (None, 1):
+    if request.amount not in (None, 1):
         valid = f"1 (one host's share: {accelerator.count} x {accelerator.resource})"
-        raise Denied("placeholder-quantity", where=ask.where, value=ask.amount, valid=valid)
+        raise Denied("placeholder-quantity", where=request.where, value=request.amount, valid=valid)
 
 
-def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Holder, ...]:
+def _gpu(request: TypeRequest, accelerator: Accelerator, picked: list[Placed]) -> tuple[DeviceContainer, ...]:
     if accelerator.count is not None:
-        _whole_share(ask, accelerator)
-        wanted = ask.count or accelerator.count
+        _whole_share(request, accelerator)
+        wanted = request.count or accelerator.count
     else:
-        wanted = _agreed(ask)
+        wanted = _agreed(request)
     resource = accelerator.resource
     found = tuple([_holder(p, wanted or asked(p[0], p[2], resource) or 1, accelerator) for p in picked])
     total = _at_once(found)
     if accelerator.most is not None and total > accelerator.most:
-        where = f"{COUNT}" if ask.count else f"{len(found)} containers" if len(found) > 1 else "the container"
+        where = f"{COUNT}" if request.count else f"{len(found)} containers" if len(found) > 1 else "the container"
         raise Denied(
             "too-many-devices",
             where=where,
@@ -198,25 +206,25 @@ def _gpu(ask: Ask, accelerator: Accelerator, picked: list[Placed]) -> tuple[Hold
     return found
 
 
-def _at_once(found: Sequence[Holder]) -> int:
+def _at_once(found: Sequence[DeviceContainer]) -> int:
     """The devices that the Pod needs at a time: init containers come before the others, and give theirs back.
 
     Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
     """
-    together = sum(h.devices for h in found if h.within == "containers")
+    together = sum(h.devices for h in found if h.list_name == "containers")
     return max(together, *(h.devices for h in found))
 
 
-def _agreed(ask: Ask) -> int:
+def _agreed(request: TypeRequest) -> int:
     """The count of the annotation and of the placeholder, which must be one number; 0 where neither says it."""
-    if ask.count and ask.amount and ask.count != ask.amount:
-        valid = f"{ask.amount}, as the limit says, or leave it out"
-        raise Denied("count-conflict", value=ask.count, type=ask.where, valid=valid)
-    return ask.count or ask.amount or 0
+    if request.count and request.amount and request.count != request.amount:
+        valid = f"{request.amount}, as the limit says, or leave it out"
+        raise Denied("count-conflict", value=request.count, type=request.where, valid=valid)
+    return request.count or request.amount or 0
 
 
-def _holder(place: Placed, want: int, accelerator: Accelerator) -> Holder:
-    within, index, container = place
+def _holder(template: Placed, want: int, accelerator: Accelerator) -> DeviceContainer:
+    within, index, container = template
     existing = asked(within, container, accelerator.resource)
     if existing not in (None, want):
         raise Denied(
@@ -227,10 +235,10 @@ def _holder(place: Placed, want: int, accelerator: Accelerator) -> Holder:
             type=accelerator.name,
             want=want,
         )
-    return Holder(within, index, container, want)
+    return DeviceContainer(within, index, container, want)
 
 
-def two_hosts(ask: Ask, resource: str, placed: Sequence[Placed]) -> int | None:
+def two_hosts(request: TypeRequest, resource: str, placed: Sequence[Placed]) -> int | None:
     """Chips per host that the template's own words point to, where a shape exists in two forms."""
     amounts = [n for w, _, c in placed if w == "containers" and (n := asked(w, c, resource))]
-    return sum(amounts) if amounts else ask.count
+    return sum(amounts) if amounts else request.count

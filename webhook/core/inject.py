@@ -14,13 +14,13 @@ from typing import Any, Final, final
 
 from webhook.core import annotations, limits
 from webhook.core.annotations import INJECT, NONE, TYPE, TemplateAnnotations, read_annotations
-from webhook.core.kinds.kind import Kind, Setting, Target, Targets
+from webhook.core.kinds.kind import Context, Kind, Target, Targets
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Remove, Section, within
 from webhook.core.resolution import resolve
 from webhook.core.rules.detect import detected
 from webhook.core.rules.rules import apply_rules
-from webhook.core.template import Place, annotations_of, controller_of
+from webhook.core.template import PodTemplate, annotations_of, controller_of
 
 LEFT_ALONE: Final = {
     "mirror-pod": "a mirror Pod is its kubelet's",
@@ -49,21 +49,21 @@ class Injection:
         return [edit for section in self.sections for edit in within(section.path, section.edits)]
 
 
-def inject(kind: Kind[Any], obj: Any, setting: Setting) -> Injection:
+def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     """The edits that give every pod template of `obj` what it asks for; raises `Denied`."""
     code = kind.skipped(obj)
     if code is not None:
-        return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, setting, code)))
-    read = _read(kind, obj, setting)
-    targets = kind.resolve_group(obj, read.targets, setting)
+        return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, context, code)))
+    read = _read(kind, obj, context)
+    targets = kind.resolve_group(obj, read.targets, context)
     collected = _Collected(read.warnings())
     for target in targets:
-        collected.add_template(target.place, _ruled(target))
-    collected.add_object(kind.object_edits(obj, targets, setting))
+        collected.add_template(target.template, _ruled(target))
+    collected.add_object(kind.object_edits(obj, targets, context))
     names = [target.resolution.accelerator.name for target in targets]
-    for place in read.unasked:
-        brought = detected(place, setting.namespace, setting.site)
-        collected.add_object(brought.found, place.path)
+    for template in read.unasked:
+        brought = detected(template, context.namespace, context.site)
+        collected.add_object(brought.found, template.path)
         names += brought.types
     return Injection(
         collected.sections(),
@@ -72,9 +72,9 @@ def inject(kind: Kind[Any], obj: Any, setting: Setting) -> Injection:
     )
 
 
-def targets_of(kind: Kind[Any], obj: Any, setting: Setting) -> Targets:
+def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
     """The pod templates that asked, and what each gets; raises `Denied`."""
-    return kind.resolve_group(obj, _read(kind, obj, setting).targets, setting)
+    return kind.resolve_group(obj, _read(kind, obj, context).targets, context)
 
 
 class _Read:
@@ -82,20 +82,20 @@ class _Read:
 
     def __init__(self, kind: Kind[Any], obj: Any) -> None:
         self.targets: list[Target] = []
-        self.unasked: list[Place] = []  # may get something for their resources alone
+        self.unasked: list[PodTemplate] = []  # may get something for their resources alone
         self._unknown: list[str] = []
         self._vain: dict[str, Warn] = {}
         self._heard: set[int] = set()
         if not kind.patched:  # its own metadata is no level of a template
             self._unknown += annotations.unknown(annotations_of(obj.metadata))
 
-    def add(self, place: Place, said: TemplateAnnotations) -> None:
+    def add(self, template: PodTemplate, said: TemplateAnnotations) -> None:
         """What is worth saying of the annotations themselves, whatever they lead to; each thing once."""
         if said.off is not None:
             if said.off < len(said.levels) - 1:
                 self._vain.setdefault(INJECT, Warn("inject-false-not-pods"))
             return
-        for level in place.levels:
+        for level in template.levels:
             if id(level) not in self._heard:  # the object's own metadata is a level of every template
                 self._heard.add(id(level))
                 self._unknown += annotations.unknown(annotations_of(level))
@@ -108,35 +108,35 @@ class _Read:
         return [*annotations.strange(self._unknown), *self._vain.values()]
 
 
-def _read(kind: Kind[Any], obj: Any, setting: Setting) -> _Read:
+def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:
     read = _Read(kind, obj)
-    for place in kind.templates(obj):
-        said = read_annotations(place.levels, place.containers)
+    for template in kind.templates(obj):
+        said = read_annotations(template.levels, template.containers)
         if not kind.patched:
-            _check_reach(obj, place, said)
-        read.add(place, said)
-        target = _target(place, said, setting)
+            _check_reach(obj, template, said)
+        read.add(template, said)
+        target = _target(template, said, context)
         if target is not None:
             read.targets.append(target)
-        elif setting.site.detect and said.off is None and not said.typed:
-            read.unasked.append(place)
+        elif context.site.detect and said.off is None and not said.typed:
+            read.unasked.append(template)
     return read
 
 
-def _target(place: Place, said: TemplateAnnotations, setting: Setting) -> Target | None:
+def _target(template: PodTemplate, said: TemplateAnnotations, context: Context) -> Target | None:
     """What a template asked for and gets; None where it asked for nothing, or wants to be left alone."""
     if said.off is not None or not said.typed:
         return None
     try:
-        asked = annotations.ask(said)
+        asked = annotations.type_request(said)
         if asked is None or asked.type.lower() == NONE:
             return None
-        return Target(place, resolve(asked, place, setting.namespace, setting.site, setting.stored))
+        return Target(template, resolve(asked, template, context.namespace, context.site, context.stored))
     except Denied as denied:
-        raise denied.within(place.name) from None
+        raise denied.within(template.name) from None
 
 
-def _check_reach(obj: Any, place: Place, said: TemplateAnnotations) -> None:
+def _check_reach(obj: Any, template: PodTemplate, said: TemplateAnnotations) -> None:
     """A key on an object whose metadata its Pods never see would do nothing, silently."""
     own = annotations.own(annotations_of(obj.metadata))
     if annotations.switched_off(own):
@@ -144,15 +144,15 @@ def _check_reach(obj: Any, place: Place, said: TemplateAnnotations) -> None:
     below = {key for level in said.levels for key in level}
     for key in annotations.COPIED:
         if key in own and key not in below:
-            path = ".".join(str(s) for s in (*place.path, "metadata.annotations"))
+            path = ".".join(str(s) for s in (*template.path, "metadata.annotations"))
             raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
 
 
 def _ruled(target: Target) -> Iterator[Edit | Warn]:
     try:
-        yield from apply_rules(target.place, target.resolution)
+        yield from apply_rules(target.template, target.resolution)
     except Denied as denied:
-        raise denied.within(target.place.name) from None
+        raise denied.within(target.template.name) from None
 
 
 class _Collected:
@@ -167,7 +167,7 @@ class _Collected:
         self._depths: set[int] = set()  # lengths of the templates' paths
         self._number = 0
 
-    def add_template(self, place: Place, found: Iterable[Edit | Warn]) -> None:
+    def add_template(self, template: PodTemplate, found: Iterable[Edit | Warn]) -> None:
         """Edits with paths that begin at a template."""
         edits: list[Edit] = []
         for one in found:
@@ -176,8 +176,8 @@ class _Collected:
             else:
                 edits.append(one)
                 self._count()
-        self._sections[place.path] = edits
-        self._depths.add(len(place.path))
+        self._sections[template.path] = edits
+        self._depths.add(len(template.path))
 
     def add_object(self, found: Iterable[Edit | Warn], path: Path = ()) -> None:
         """Edits of anything in the object, at `path`: they go to the template that they reach into, if any."""
@@ -185,10 +185,10 @@ class _Collected:
             if isinstance(one, Warn):
                 self.warnings.append(one)
             else:
-                self._place(replace(one, path=path + one.path) if path else one)
+                self._template(replace(one, path=path + one.path) if path else one)
                 self._count()
 
-    def _place(self, edit: Edit) -> None:
+    def _template(self, edit: Edit) -> None:
         for depth in self._depths:
             edits = self._sections.get(edit.path[:depth])
             if edits is not None:
@@ -206,13 +206,13 @@ class _Collected:
         return tuple([Section(path, edits) for path, edits in self._sections.items() if edits])
 
 
-def _why_skipped(kind: Kind[Any], obj: Any, setting: Setting, code: str) -> Iterator[Warn]:
+def _why_skipped(kind: Kind[Any], obj: Any, context: Context, code: str) -> Iterator[Warn]:
     """What the user should hear of an object that asked and is left alone."""
-    levels = [level for place in kind.templates(obj) for level in place.levels]
+    levels = [level for template in kind.templates(obj) for level in template.levels]
     if code in LEFT_ALONE and any(annotations_of(level).get(TYPE) is not None for level in levels):
         yield Warn("skipped", {"why": LEFT_ALONE[code]})
     if code == "foreign-owner":
-        yield from _foreign(obj, _read(kind, obj, setting).targets)
+        yield from _foreign(obj, _read(kind, obj, context).targets)
 
 
 def _foreign(obj: Any, targets: Sequence[Target]) -> Iterator[Warn]:

@@ -126,27 +126,27 @@ def pointer(path: Path) -> str:
     return "".join([_escaped(segment) for segment in path])
 
 
-class _Spot:
+class _Location:
     """A path that our own rules write to, and what follows from it alone."""
 
-    def __init__(self, path: Path, above: "_Spot | None") -> None:
+    def __init__(self, path: Path, above: "_Location | None") -> None:
         self.above = above
         self.name = path[-1] if path else ""
         self.pointer = pointer(path)  # of the template's own; a place is known by it
 
 
-_SPOTS: Final[dict[Path, _Spot]] = {}
-_MOST_SPOTS: Final = 4096
+_LOCATIONS: Final[dict[Path, _Location]] = {}
+_MAX_LOCATIONS: Final = 4096
 
 
-def _spot(path: Path) -> _Spot:
+def _location(path: Path) -> _Location:
     """Our rules' paths are few and short, so they are kept; a user's words (a name, a key) never are."""
-    known = _SPOTS.get(path)
+    known = _LOCATIONS.get(path)
     if known is not None:
         return known
-    if len(_SPOTS) >= _MOST_SPOTS:  # containers have numbers, and a user may have many
-        _SPOTS.clear()
-    made = _SPOTS[path] = _Spot(path, _spot(path[:-1]) if path else None)
+    if len(_LOCATIONS) >= _MAX_LOCATIONS:  # containers have numbers, and a user may have many
+        _LOCATIONS.clear()
+    made = _LOCATIONS[path] = _Location(path, _location(path[:-1]) if path else None)
     return made
 
 
@@ -163,7 +163,7 @@ def render(root: Any, sections: Iterable[Section]) -> list[Operation]:
 
 
 def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Operation]:
-    page = _Page(root, text)
+    page = _PatchBuilder(root, text)
     for edit in edits:
         if isinstance(edit, Put):
             page.put(edit)
@@ -176,7 +176,7 @@ def _rendered(root: Any, text: str, edits: Sequence[Edit]) -> list[Operation]:
     return page.operations()
 
 
-class _Page:
+class _PatchBuilder:
     """The operations so far. Additions go first, in order; removals last and from the back, so that the
     index of an item means the same to every operation. Places are known by their pointers."""
 
@@ -189,7 +189,7 @@ class _Page:
         self._new: dict[str, Any] = {}  # parents that these operations create
         self._shift: dict[str, list[int]] = {}  # where items were put into an existing list
 
-    def _at(self, spot: _Spot) -> Any:
+    def _at(self, spot: _Location) -> Any:
         """What stands there in the object; what is there is walked to once."""
         found = self._there.get(spot.pointer)
         if found is None and spot.above is not None:
@@ -208,7 +208,7 @@ class _Page:
         return len(self._seen) == before
 
     def put(self, edit: Put) -> None:
-        spot, value = _spot(edit.path), edit.value
+        spot, value = _location(edit.path), edit.value
         if self._is_known(spot.pointer):
             return
         parents = spot.above
@@ -224,7 +224,7 @@ class _Page:
             self._do("replace", spot.pointer, value)
 
     def append(self, edit: Append) -> None:
-        spot, value = _spot(edit.path), edit.value
+        spot, value = _location(edit.path), edit.value
         if self._is_known((spot.pointer, _identity(value, edit.key))):
             return
         if self._at(spot) is None:
@@ -237,13 +237,13 @@ class _Page:
             self._shift.setdefault(spot.pointer, []).append(edit.before)
 
     def amend(self, edit: Amend) -> None:
-        spot = _spot(edit.path)
+        spot = _location(edit.path)
         item, index = child(self._at(spot), edit.index), self._shifted(spot, edit.index)
         for field, value in edit.value.items():
             if field not in edit.key and child(item, field) != value:
                 self._do("add", f"{spot.pointer}/{index}{_escaped(field)}", value)
 
-    def _shifted(self, spot: _Spot, index: int) -> int:
+    def _shifted(self, spot: _Location, index: int) -> int:
         """Where an item stands now that others were put before it."""
         return index + sum(1 for before in self._shift.get(spot.pointer, ()) if before <= index)
 
@@ -259,7 +259,7 @@ class _Page:
             self._ops += [Operation("remove", self._text + pointer(path)) for path in removals]
         return self._ops
 
-    def _new_parent(self, spot: _Spot, empty: Any) -> Any:
+    def _new_parent(self, spot: _Location, empty: Any) -> Any:
         """The new parent that holds the children of `spot`, where the object has nothing."""
         made = self._new.get(spot.pointer)
         if made is not None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Final, final
 
 from webhook.core import devices, scheduling
-from webhook.core.annotations import NONE, Ask
+from webhook.core.annotations import NONE, TypeRequest
 from webhook.core.catalogue.accelerator import Accelerator
-from webhook.core.devices import Holder
+from webhook.core.devices import DeviceContainer
 from webhook.core.messages import Denied, quoted
 from webhook.core.scheduling import Scheduling
 from webhook.core.schema.pod import NO_SPEC, Container, Metadata, PodSpec, Template
 from webhook.core.site import Site
-from webhook.core.template import Place, annotations_of, labels_of
+from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
 """Sub-, super- and dynamic slices: the node's topology is not the slice's then.
@@ -48,9 +48,9 @@ class Worker:
 class Resolution:
     """What one template gets, before it is spelled out as edits."""
 
-    ask: Ask
+    request: TypeRequest
     accelerator: Accelerator
-    holders: tuple[Holder, ...]
+    device_containers: tuple[DeviceContainer, ...]
     namespace: str
     site: Site
     scheduling: Scheduling
@@ -60,9 +60,9 @@ class Resolution:
 
     def __init__(
         self,
-        ask: Ask,
+        request: TypeRequest,
         accelerator: Accelerator,
-        holders: tuple[Holder, ...],
+        device_containers: tuple[DeviceContainer, ...],
         namespace: str,
         site: Site,
         scheduling: Scheduling,
@@ -71,9 +71,9 @@ class Resolution:
         worker: Worker | None = None,
         stored: bool = False,
     ) -> None:
-        self.ask = ask
+        self.request = request
         self.accelerator = accelerator
-        self.holders = holders
+        self.device_containers = device_containers
         self.namespace = namespace
         self.site = site
         self.scheduling = scheduling
@@ -86,12 +86,12 @@ class Resolution:
         """Whether a slice of this type is more than one Pod."""
         return self.accelerator.hosts > 1
 
-    def told(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
+    def with_topology(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
         """The same with what only the whole object knows."""
         return Resolution(
-            self.ask,
+            self.request,
             self.accelerator,
-            self.holders,
+            self.device_containers,
             self.namespace,
             self.site,
             self.scheduling,
@@ -101,57 +101,65 @@ class Resolution:
         )
 
 
-def accelerator(ask: Ask, place: Place, site: Site) -> Accelerator:
+def accelerator(request: TypeRequest, template: PodTemplate, site: Site) -> Accelerator:
     """The hardware that is asked for, in the form that the template's own words point to."""
     try:
-        found = site.catalogue.resolve(ask.type, ask.topology)
+        found = site.catalogue.resolve(request.type, request.topology)
     except Denied as denied:
-        raise denied.within(ask.where if ask.placeholders else "") from None
-    if ask.also is not None and (ask.also == NONE or site.catalogue.resolve(ask.also, ask.topology) != found):
-        raise Denied("two-types", where=ask.where, value=ask.type, other=f"accel.io/type: {quoted(ask.also)}")
+        raise denied.within(request.where if request.placeholders else "") from None
+    if request.also is not None and (
+        request.also == NONE or site.catalogue.resolve(request.also, request.topology) != found
+    ):
+        raise Denied(
+            "two-types", where=request.where, value=request.type, other=f"accel.io/type: {quoted(request.also)}"
+        )
     if not found.per_host_choices or found.slice is None:
         return found
-    said = devices.two_hosts(ask, found.resource, place.containers)
+    said = devices.two_hosts(request, found.resource, template.containers)
     for choice in found.per_host_choices:
-        if said == choice or (said is None and place.hosts_hint == found.slice.chips // choice):
-            return site.catalogue.resolve(ask.type, ask.topology, chips_per_host=choice)
+        if said == choice or (said is None and template.hosts_hint == found.slice.chips // choice):
+            return site.catalogue.resolve(request.type, request.topology, chips_per_host=choice)
     return found
 
 
-def resolve(ask: Ask, place: Place, namespace: str, site: Site, stored: bool = False) -> Resolution:
+def resolve(
+    request: TypeRequest, template: PodTemplate, namespace: str, site: Site, stored: bool = False
+) -> Resolution:
     """Everything about one template; raises `Denied`. `stored`: what the template has is kept, not judged."""
-    hardware = accelerator(ask, place, site)
+    hardware = accelerator(request, template, site)
     return Resolution(
-        ask,
+        request,
         hardware,
-        devices.holders(ask, hardware, place.annotations, place.containers, keep=stored),
+        devices.device_containers(request, hardware, template.annotations, template.containers, keep=stored),
         namespace,
         site,
-        _scheduling(ask, hardware, place, namespace, site, stored),
+        _scheduling(request, hardware, template, namespace, site, stored),
         stored=stored,
     )
 
 
-def _scheduling(ask: Ask, hardware: Accelerator, place: Place, namespace: str, site: Site, stored: bool) -> Scheduling:
-    if place.owned_scheduling:
+def _scheduling(
+    request: TypeRequest, hardware: Accelerator, template: PodTemplate, namespace: str, site: Site, stored: bool
+) -> Scheduling:
+    if template.owned_scheduling:
         return scheduling.UNTOUCHED
     return scheduling.decide(
-        ask,
+        request,
         hardware.name,
         namespace,
         site,
-        present=place.spec.schedulerName,
-        kueue=scheduling.kueue_managed(labels_of(level) for level in place.levels),
+        present=template.spec.schedulerName,
+        kueue=scheduling.kueue_managed(labels_of(level) for level in template.levels),
         stored=stored,
     )
 
 
-def own_topology(place: Place) -> bool:
+def own_topology(template: PodTemplate) -> bool:
     """Whether the template forms its slice itself, so that neither topology nor node pool is ours to choose."""
-    return bool(place.annotations.get(SLICE_TOPOLOGY))
+    return bool(template.annotations.get(SLICE_TOPOLOGY))
 
 
-def bare(template: Template) -> Template:
+def stripped_view(template: Template) -> Template:
     """The template with nothing in it that injection writes: its containers' names, and what decides for whole Pods."""
     spec, kept = template.spec or NO_SPEC, annotations_of(template.metadata).get(SLICE_TOPOLOGY)
     return Template(
@@ -164,10 +172,12 @@ def bare(template: Template) -> Template:
     )
 
 
-def unfilled(place: Place, resolution: Resolution) -> tuple[Place, Resolution]:
+def stripped(template: PodTemplate, resolution: Resolution) -> tuple[PodTemplate, Resolution]:
     """The same decisions about the bare template: what follows from them is all that injection would ever write."""
-    holders = tuple(replace(h, container=Container(name=h.container.name)) for h in resolution.holders)
+    device_containers = tuple(
+        replace(h, container=Container(name=h.container.name)) for h in resolution.device_containers
+    )
     return (
-        replace(place, template=bare(place.template)),
-        replace(resolution, holders=holders),
+        replace(template, view=stripped_view(template.view)),
+        replace(resolution, device_containers=device_containers),
     )

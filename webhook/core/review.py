@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from webhook.core.messages import printable
-from webhook.core.schema.admission import API_VERSION, KIND, AdmissionReview, Answered, Reader, Request, Response
+from webhook.core.schema.admission import API_VERSION, KIND, AdmissionReview, Reader, Request, Response, ReviewResponse
 from webhook.core.schema.operation import Operation
 
 OPENING: Final = 160
@@ -88,7 +88,7 @@ def _short(error: Exception) -> str:
 
 def encode(response: Response) -> bytes:
     """The body of an answer."""
-    return _ENCODER.encode(Answered(response))
+    return _ENCODER.encode(ReviewResponse(response))
 
 
 def encode_patch(operations: Sequence[Operation], limit: int) -> bytes | None:

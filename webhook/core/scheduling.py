@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from webhook.core.annotations import Ask
+from webhook.core.annotations import TypeRequest
 from webhook.core.messages import Denied, Warn
 from webhook.core.schema.pod import Annotations, Labels
 from webhook.core.site import Site
@@ -48,25 +48,25 @@ def unset(name: str | None) -> bool:
 
 
 def wanted(
-    ask: Ask, type_name: str, namespace: str, site: Site, *, stored: bool = False
+    request: TypeRequest, type_name: str, namespace: str, site: Site, *, stored: bool = False
 ) -> tuple[str | None, str | None]:
     """(scheduler, queue) by annotation, else by the first of the site's defaults that fits.
 
     `stored`: the object has its scheduler, which was allowed when it came.
     """
     allowed = site.config.schedulers.allowed
-    if ask.scheduler is not None and ask.scheduler not in allowed and not stored:
-        raise Denied("scheduler-not-allowed", value=ask.scheduler, valid=", ".join(allowed))
+    if request.scheduler is not None and request.scheduler not in allowed and not stored:
+        raise Denied("scheduler-not-allowed", value=request.scheduler, valid=", ".join(allowed))
     default = site.scheduler_default(type_name, namespace)
     if default is None:
-        return ask.scheduler, ask.queue
-    scheduler = ask.scheduler or default.scheduler
+        return request.scheduler, request.queue
+    scheduler = request.scheduler or default.scheduler
     meant = default.scheduler in (None, scheduler)  # the default's queue is one of the default's scheduler
-    return scheduler, ask.queue or (default.queue if meant else None)
+    return scheduler, request.queue or (default.queue if meant else None)
 
 
 def decide(
-    ask: Ask,
+    request: TypeRequest,
     type_name: str,
     namespace: str,
     site: Site,
@@ -79,14 +79,14 @@ def decide(
 
     A site's default gives way to the user's own words in silence; an annotation that has no effect is told of.
     """
-    scheduler, queue = wanted(ask, type_name, namespace, site, stored=stored)
+    scheduler, queue = wanted(request, type_name, namespace, site, stored=stored)
     kept = None if unset(present) else present
     refused = _refused(scheduler, kept, kueue)
     name = kept if refused or kept else scheduler
-    told = bool(refused) and ask.scheduler is not None
+    told = bool(refused) and request.scheduler is not None
     warnings = [Warn(refused, {"name": kept, "wanted": scheduler})] if told else []
     if unset(name) or name not in (VOLCANO, scheduler):
-        if ask.queue is not None and not told:
+        if request.queue is not None and not told:
             warnings.append(Warn("queue-unused"))
         queue = None
     return Scheduling(None if unset(name) else name, queue, tuple(warnings))

@@ -8,7 +8,7 @@ from typing import Final
 
 from webhook.core.resolution import Resolution, Slices, Worker
 from webhook.core.schema.pod import Template
-from webhook.core.template import Place, annotations_of, controller_of
+from webhook.core.template import PodTemplate, annotations_of, controller_of
 
 JOBSET: Final = "jobset.sigs.k8s.io/"
 """Labels and annotations of JobSet's Pods.
@@ -39,7 +39,7 @@ _OWN_INDEX: Final = field(JOB_OF_REPLICATED_JOB)
 
 def eligible(resolution: Resolution) -> bool:
     """Whether this template's Jobs can be slices of one job: by hardware, or by the user's word."""
-    shape, said = resolution.accelerator.slice, resolution.ask.multislice
+    shape, said = resolution.accelerator.slice, resolution.request.multislice
     if shape is None or said is False:
         return False
     return said is True or (shape.multislice and resolution.multi_host)
@@ -75,12 +75,12 @@ def worker_of_pod(pod: Template) -> Worker:
     return Worker(subdomain=pod.spec.subdomain if pod.spec else None, indexed=indexed)
 
 
-def tells_worker(place: Place, resolution: Resolution) -> bool:
+def tells_worker(template: PodTemplate, resolution: Resolution) -> bool:
     """TPU_* is ours to set only where the site says so and no other controller does it."""
     full = resolution.site.config.tpu.environment == "full"
-    return full and place.worker_env and resolution.accelerator.slice is not None
+    return full and template.worker_env and resolution.accelerator.slice is not None
 
 
-def with_worker(place: Place, resolution: Resolution, worker: Worker) -> Resolution:
+def with_worker(template: PodTemplate, resolution: Resolution, worker: Worker) -> Resolution:
     """The resolution with its worker, where that is ours to tell."""
-    return resolution.told(resolution.slices, worker) if tells_worker(place, resolution) else resolution
+    return resolution.with_topology(resolution.slices, worker) if tells_worker(template, resolution) else resolution

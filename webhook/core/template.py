@@ -23,41 +23,38 @@ Placed = tuple[str, int, Container]
 
 @final
 @dataclass(init=False)
-class Place:
+class PodTemplate:
     """A pod template, where it stands in its object, and what the kinds around it say."""
 
     path: Path
-    template: Template
+    view: Template
     levels: tuple[Metadata, ...]  # outermost first, the template's own last
     name: str  # of the replicated job, task, worker group
     hosts_hint: int | None  # parallelism, size or numOfHosts, where the user wrote one over 1
     owned_scheduling: bool  # a controller owns schedulerName and queue
     worker_env: bool  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
-    workload: str  # kind, lower case
 
     def __init__(
         self,
         path: Path,
-        template: Template,
+        view: Template,
         levels: tuple[Metadata, ...],
         *,
         name: str = "",
         hosts_hint: int | None = None,
         owned_scheduling: bool = False,
         worker_env: bool = True,
-        workload: str = "",
     ) -> None:
         self.path = path
-        self.template = template
+        self.view = view
         self.levels = levels
         self.name = name
         self.hosts_hint = hosts_hint
         self.owned_scheduling = owned_scheduling
         self.worker_env = worker_env
-        self.workload = workload
-        self.annotations = annotations_of(template.metadata)
-        self.spec = template.spec or NO_SPEC
-        self.containers = containers_of(template.spec)
+        self.annotations = annotations_of(view.metadata)
+        self.spec = view.spec or NO_SPEC
+        self.containers = containers_of(view.spec)
 
     @property
     def of_workload(self) -> bool:

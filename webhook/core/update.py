@@ -16,7 +16,7 @@ import msgspec
 from webhook.core import annotations
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, TYPE
 from webhook.core.inject import Injection, inject, targets_of
-from webhook.core.kinds.kind import Kind, Setting, Target
+from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import (
     Amend,
@@ -33,10 +33,10 @@ from webhook.core.patch import (
     within,
     without,
 )
-from webhook.core.resolution import Resolution, unfilled
+from webhook.core.resolution import Resolution, stripped
 from webhook.core.rules.host import APART, APART_EVERYWHERE
 from webhook.core.rules.rules import apply_rules
-from webhook.core.template import Place, annotations_of
+from webhook.core.template import PodTemplate, annotations_of
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-last-applied-configuration"""
@@ -45,13 +45,13 @@ KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
 """The keys that say which hardware, how many and how."""
 
 
-def keep_stored(kind: Kind[Any], obj: Any, old: Any, setting: Setting) -> Injection:
+def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Injection:
     """The same on UPDATE of a kind with immutable templates: with the stored values, and never denied.
 
     `old` is the stored object as plain JSON values.
     """
     try:
-        fresh = inject(kind, obj, replace(setting, stored=True))
+        fresh = inject(kind, obj, replace(context, stored=True))
     except Denied as denied:
         return refused(denied)
     if not fresh.types:
@@ -74,18 +74,18 @@ def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
     return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
 
 
-def follow_type(kind: Kind[Any], new: Any, old: Any, setting: Setting) -> Injection:
+def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
     """Injection into `new`, plain JSON like the stored `old`; raises `Denied` where `old` was still understood."""
     try:
         before = view(kind, old)
     except msgspec.ValidationError as error:
         return refused(Denied("unreadable", where="the stored object", value=error))
     try:
-        stale = list(_stale(kind, new, before, setting))
+        stale = list(_stale(kind, new, before, context))
         base = view(kind, without(new, stale))
-        injection = inject(kind, base, setting)
+        injection = inject(kind, base, context)
     except Denied as denied:
-        if _understood(kind, before, setting):
+        if _understood(kind, before, context):
             raise
         return refused(denied)
     return replace(injection, leftovers=tuple(stale), base=base)
@@ -96,17 +96,17 @@ def view(kind: Kind[Any], obj: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(obj), type=kind.view)
 
 
-def _understood(kind: Kind[Any], obj: Any, setting: Setting) -> bool:
+def _understood(kind: Kind[Any], obj: Any, context: Context) -> bool:
     try:
-        inject(kind, obj, setting)
+        inject(kind, obj, context)
     except Denied:
         return False
     return True
 
 
-def _stale(kind: Kind[Any], new: Any, before: Any, setting: Setting) -> Iterator[Remove]:
+def _stale(kind: Kind[Any], new: Any, before: Any, context: Context) -> Iterator[Remove]:
     """What the stored object's type injected and the new object's does not."""
-    if not _understood(kind, before, setting):
+    if not _understood(kind, before, context):
         return
     now = view(kind, new)
     files = _files(new)
@@ -117,10 +117,10 @@ def _stale(kind: Kind[Any], new: Any, before: Any, setting: Setting) -> Iterator
     if _words(kind, own, COPIED) == _words(kind, now, COPIED):
         copies = []
     changed = _meant(kind, own) != _meant(kind, before)
-    written = _written(kind, before, setting, amounts=bool(files))
+    written = _written(kind, before, context, amounts=bool(files))
     found = list(_present(new, (edit for edit in written if changed or not _hint(kind, edit)), alone))
     bare = view(kind, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
-    again = {_known(edit) for edit in inject(kind, bare, setting).edits if not isinstance(edit, Remove)}
+    again = {_known(edit) for edit in inject(kind, bare, context).edits if not isinstance(edit, Remove)}
     stale = [*copies, *(where for edit, where in found if _known(edit) not in again)]
     off = _switches(kind, now)
     yield from (where for where in stale if not _left_alone(off, where.path))
@@ -141,15 +141,15 @@ def _alone(kind: Kind[Any], now: Any) -> list[Path]:
 def _switches(kind: Kind[Any], now: Any) -> list[tuple[Path, bool]]:
     """Each template's place, and whether the user says `accel.io/inject: "false"` of it."""
     found = []
-    for place in kind.templates(now):
-        word, _ = annotations.nearest_level(_levels(place)).get(INJECT, ("", 0))
-        found.append((place.path, word == "false"))
+    for template in kind.templates(now):
+        word, _ = annotations.nearest_level(_levels(template)).get(INJECT, ("", 0))
+        found.append((template.path, word == "false"))
     return found
 
 
 def _left_alone(off: Sequence[tuple[Path, bool]], path: Path) -> bool:
     """Whether the template at `path` is to be left alone, or all of them where it is in none."""
-    within = [switched for place, switched in off if path[: len(place)] == place]
+    within = [switched for template, switched in off if path[: len(template)] == template]
     said = within or [switched for _, switched in off]
     return bool(said) and all(said)
 
@@ -167,45 +167,45 @@ def _meant(kind: Kind[Any], obj: Any) -> list[Any]:
 def _words(kind: Kind[Any], obj: Any, keys: Sequence[str]) -> list[Any]:
     """What each template hears of these keys, and the placeholders that it holds."""
     words = []
-    for place in kind.templates(obj):
-        found = annotations.nearest_level(_levels(place))
-        held = annotations.placeholders(place.containers)
-        words.append((place.path, [found.get(key, ("",))[0] for key in keys], held))
+    for template in kind.templates(obj):
+        found = annotations.nearest_level(_levels(template))
+        held = annotations.placeholders(template.containers)
+        words.append((template.path, [found.get(key, ("",))[0] for key in keys], held))
     return words
 
 
-def _levels(place: Place) -> list[dict[str, str]]:
-    return [annotations.own(annotations_of(level)) for level in place.levels]
+def _levels(template: PodTemplate) -> list[dict[str, str]]:
+    return [annotations.own(annotations_of(level)) for level in template.levels]
 
 
 def _copies(kind: Kind[Any], now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
     """Keys of the stored templates that injection may have copied there: from an outer level, or from a placeholder
     that stands in the new template again, or to keep a choice; or any, where the user's own are told apart from them.
     """
-    after = {place.path: place for place in kind.templates(now)}
-    for place in kind.templates(before):
-        *outer, near = _levels(place)
+    after = {template.path: template for template in kind.templates(now)}
+    for template in kind.templates(before):
+        *outer, near = _levels(template)
         said = annotations.nearest_level(outer)
         from_above = {key for key in COPIED if key in said and said[key][0] == near.get(key)}
         copies = from_above | set(COPIED if told_apart else ())
-        again = after.get(place.path)
+        again = after.get(template.path)
         if again is not None and annotations.placeholders(again.containers):
             copies |= {TYPE, CONTAINER}
         if _mode([*outer, near]) == "host" and CONTAINER not in from_above:
             stands = again is not None and _choice_stands(again, outside=MODE in from_above)
             copies = copies - {CONTAINER} if stands else copies | {CONTAINER}
         yield from (
-            Put((*place.path, "metadata", "annotations", k), near[k]) for k in COPIED if k in copies and k in near
+            Put((*template.path, "metadata", "annotations", k), near[k]) for k in COPIED if k in copies and k in near
         )
 
 
-def _choice_stands(place: Place, *, outside: bool) -> bool:
+def _choice_stands(template: PodTemplate, *, outside: bool) -> bool:
     """Whether the mode is still host, and the containers that were chosen for it are still there.
 
     `outside`: what the template itself says of the mode is a copy.
     """
-    *outer, near = _levels(place)
-    names = {container.name for _, _, container in place.containers}
+    *outer, near = _levels(template)
+    names = {container.name for _, _, container in template.containers}
     mode = _mode(outer if outside else [*outer, near])
     return mode == "host" and names.issuperset(near.get(CONTAINER, "").split(","))
 
@@ -214,18 +214,18 @@ def _mode(levels: Sequence[dict[str, str]]) -> str:
     return annotations.nearest_level(levels).get(MODE, ("", 0))[0]
 
 
-def _written(kind: Kind[Any], before: Any, setting: Setting, *, amounts: bool) -> Iterator[Put | Append]:
+def _written(kind: Kind[Any], before: Any, context: Context, *, amounts: bool) -> Iterator[Put | Append]:
     """Everything that the stored object's type writes into an object that has none of it.
 
     Unusual amounts of devices only where asked for: they may be the user's.
     """
-    targets = [Target(*unfilled(t.place, t.resolution)) for t in targets_of(kind, before, setting)]
+    targets = [Target(*stripped(t.template, t.resolution)) for t in targets_of(kind, before, context)]
     for target in targets:
-        found = [f for f in apply_rules(target.place, target.resolution) if not isinstance(f, Warn)]
-        for edit in _values(within(target.place.path, found)):
+        found = [f for f in apply_rules(target.template, target.resolution) if not isinstance(f, Warn)]
+        for edit in _values(within(target.template.path, found)):
             if "resources" not in edit.path or amounts or _usual(target.resolution):
                 yield edit
-    yield from _values(kind.object_edits(kind.stripped(before), targets, setting))
+    yield from _values(kind.object_edits(kind.stripped(before), targets, context))
 
 
 def _usual(resolution: Resolution) -> bool:
@@ -233,7 +233,10 @@ def _usual(resolution: Resolution) -> bool:
     hardware = resolution.accelerator
     if hardware.slice is not None:
         return True
-    return all(holder.devices == (resolution.ask.count or hardware.count or 1) for holder in resolution.holders)
+    return all(
+        device_container.devices == (resolution.request.count or hardware.count or 1)
+        for device_container in resolution.device_containers
+    )
 
 
 def _values(found: Any) -> Iterator[Put | Append]:

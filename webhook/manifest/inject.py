@@ -12,7 +12,7 @@ import msgspec
 from webhook.core import annotations
 from webhook.core.admission import mentions_us, view
 from webhook.core.inject import Injection, inject
-from webhook.core.kinds.kind import Kind, Setting
+from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import pointer, render
@@ -182,7 +182,7 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Cha
     if not mentions_us(raw) and not site.detect:
         return [], Injection()
     obj = view(subject.workload, raw)
-    setting = Setting(namespace_of(subject.value) or namespace, site, offline=True)
+    setting = Context(namespace_of(subject.value) or namespace, site, offline=True)
     injection = inject(subject.workload, obj, setting)
     below = pointer(subject.path)
     operations = msgspec.to_builtins(render(obj, injection.sections))

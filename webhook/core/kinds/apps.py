@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from webhook.core.kinds.job import hosts_hint, one_slice, with_hosts
-from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, apart, unindexed
+from webhook.core.kinds.kind import Context, Findings, Kind, Targets, inject_key_only, unindexed
 from webhook.core.messages import Denied, Warn
 from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
 from webhook.core.schema.pod import NO_METADATA
-from webhook.core.template import Place, controller_of
+from webhook.core.template import PodTemplate, controller_of
 
 
 class Checked(Kind[App]):
@@ -24,17 +24,19 @@ class Checked(Kind[App]):
     view = App
     patched = False
 
-    def templates(self, app: App) -> Iterator[Place]:
+    def templates(self, app: App) -> Iterator[PodTemplate]:
         """spec.template. Of the object's own annotations nothing is carried to the Pods."""
         if app.spec is not None and app.spec.template is not None:
             template = app.spec.template
-            yield Place(("spec", "template"), template, (apart(app.metadata), template.metadata or NO_METADATA))
+            yield PodTemplate(
+                ("spec", "template"), template, (inject_key_only(app.metadata), template.metadata or NO_METADATA)
+            )
 
     def skipped(self, app: App) -> str | None:
         """What another object controls was checked there, or its Pods will be injected."""
         return None if controller_of(app.metadata) is None else "owned"
 
-    def resolve_group(self, _app: App, targets: Targets, _setting: Setting) -> Targets:
+    def resolve_group(self, _app: App, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
         return unindexed(targets)
 
@@ -42,12 +44,12 @@ class Checked(Kind[App]):
 class Unindexed(Checked):
     """What Deployments and ReplicaSets have in common: Pods that are all alike."""
 
-    def object_edits(self, _app: App, targets: Targets, _setting: Setting) -> Findings:
+    def object_edits(self, _app: App, targets: Targets, _context: Context) -> Findings:
         """Hosts of a slice need an index that survives a restart."""
         for target in targets:
             hardware = target.resolution.accelerator
             if hardware.hosts > 1:
-                where, kind = target.resolution.ask.where, self.kind
+                where, kind = target.resolution.request.where, self.kind
                 raise Denied("no-stable-index", where=where, value=hardware.name, hosts=hardware.hosts, kind=kind)
         return ()
 
@@ -75,7 +77,7 @@ class StatefulSet(Checked):
     kind = "StatefulSet"
     plural = "statefulsets"
 
-    def object_edits(self, app: App, targets: Targets, _setting: Setting) -> Findings:
+    def object_edits(self, app: App, targets: Targets, _context: Context) -> Findings:
         """A StatefulSet has an index; whole slices of Pods that start together are the user's to see to."""
         for target in targets:
             hardware = target.resolution.accelerator
@@ -100,23 +102,23 @@ class CronJob(Kind[schema.CronJob]):
     view = schema.CronJob
     patched = False
 
-    def templates(self, cron: schema.CronJob) -> Iterator[Place]:
+    def templates(self, cron: schema.CronJob) -> Iterator[PodTemplate]:
         """spec.jobTemplate.spec.template."""
         job = (cron.spec or NO_CRON_SPEC).jobTemplate
         if job is not None and job.spec is not None and job.spec.template is not None:
             template = job.spec.template
-            yield Place(
+            yield PodTemplate(
                 path=("spec", "jobTemplate", "spec", "template"),
-                template=template,
-                levels=(apart(cron.metadata), job.metadata or NO_METADATA, template.metadata or NO_METADATA),
+                view=template,
+                levels=(inject_key_only(cron.metadata), job.metadata or NO_METADATA, template.metadata or NO_METADATA),
                 hosts_hint=hosts_hint(job.spec),
             )
 
-    def resolve_group(self, _cron: schema.CronJob, targets: Targets, _setting: Setting) -> Targets:
+    def resolve_group(self, _cron: schema.CronJob, targets: Targets, _context: Context) -> Targets:
         """The hosts of each Job's slice, whose name is not known yet."""
         return [with_hosts(target, None) for target in targets]
 
-    def object_edits(self, cron: schema.CronJob, targets: Targets, _setting: Setting) -> Findings:
+    def object_edits(self, cron: schema.CronJob, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, as the Job will get them at its admission."""
         job = (cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE
         for target in targets:

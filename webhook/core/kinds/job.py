@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from webhook.core import scheduling, slices
-from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Resolution, Worker
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
-from webhook.core.template import Place, annotations_of, controller_of
+from webhook.core.template import PodTemplate, annotations_of, controller_of
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 """Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""
@@ -28,13 +28,13 @@ KNOWN_OWNERS: Final = frozenset({"JobSet", "CronJob"})
 
 def with_hosts(target: Target, name: str | None) -> Target:
     """The target with its hosts' names; `name` is the Job's, where it has one already."""
-    subdomain = target.place.spec.subdomain or None
-    resolution = slices.with_worker(target.place, target.resolution, Worker(subdomain, indexed=True))
+    subdomain = target.template.spec.subdomain or None
+    resolution = slices.with_worker(target.template, target.resolution, Worker(subdomain, indexed=True))
     if resolution.worker is not None and resolution.multi_host and subdomain is None:
-        hardware, where = resolution.accelerator, _dotted((*target.place.path, "spec", "subdomain"))
+        hardware, where = resolution.accelerator, _dotted((*target.template.path, "spec", "subdomain"))
         selector = f"job-name: {quoted(name)}" if name else "a label of the pod template"
         raise Denied("needs-service", where=where, type=hardware.name, hosts=hardware.hosts, selector=selector)
-    return Target(target.place, resolution)
+    return Target(target.template, resolution)
 
 
 def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defaulted: bool) -> Iterator[Edit]:
@@ -76,7 +76,7 @@ def one_slice(target: Target, metadata: Metadata | None, spec: JobSpec | None, p
         where = f"{_dotted((*path, 'metadata', 'annotations'))} {MIN_PARALLELISM}"
         raise Denied("job-shrinks", where=where, value=minimum, type=hardware.name, hosts=hardware.hosts)
     yield from indexed_edits(resolution, spec, (*path, "spec"), defaulted=True)
-    if not target.place.spec.subdomain:
+    if not target.template.spec.subdomain:
         yield Warn("no-subdomain", {"type": hardware.name})
     if resolution.scheduling.volcano:
         yield from min_member(metadata, (*path, "metadata"), hardware.hosts)
@@ -98,13 +98,13 @@ class Job(Kind[schema.Job]):
     view = schema.Job
     reapply = "immutable"
 
-    def templates(self, job: schema.Job) -> list[Place]:
+    def templates(self, job: schema.Job) -> list[PodTemplate]:
         """spec.template."""
         if job.spec is None or job.spec.template is None:
             return []
         template = job.spec.template
         levels = (job.metadata or NO_METADATA, template.metadata or NO_METADATA)
-        return [Place(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
+        return [PodTemplate(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
 
     def skipped(self, job: schema.Job) -> str | None:
         """A Job that another object makes was injected there, or its Pods will be."""
@@ -113,12 +113,12 @@ class Job(Kind[schema.Job]):
             return None
         return "owned" if owner.kind in KNOWN_OWNERS else "foreign-owner"
 
-    def resolve_group(self, job: schema.Job, targets: Targets, _setting: Setting) -> Targets:
+    def resolve_group(self, job: schema.Job, targets: Targets, _context: Context) -> Targets:
         """The hosts of a slice find each other through the headless Service that `subdomain` names."""
         name = (job.metadata or NO_METADATA).name
         return [with_hosts(target, name) for target in targets]
 
-    def object_edits(self, job: schema.Job, targets: Targets, _setting: Setting) -> Findings:
+    def object_edits(self, job: schema.Job, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, for a slice of several hosts."""
         for target in targets:
             yield from one_slice(target, job.metadata, job.spec, ())

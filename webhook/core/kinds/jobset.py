@@ -12,7 +12,7 @@ from typing import Final, final
 
 from webhook.core import slices
 from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
-from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
 from webhook.core.messages import Denied, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Slices, Worker, own_topology
@@ -22,7 +22,7 @@ from webhook.core.schema.job import NO_TEMPLATE, JobSpec
 from webhook.core.schema.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
 from webhook.core.schema.pod import NO_SPEC as NO_POD_SPEC
-from webhook.core.template import Place, annotations_of
+from webhook.core.template import PodTemplate, annotations_of
 
 OUR_GROUP: Final = "accel-tpu"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -52,8 +52,8 @@ def replicated_jobs(jobset: schema.JobSet) -> Sequence[ReplicatedJob]:
 
 
 def _facts(target: Target, worker: Worker, found: Slices | None) -> Target:
-    resolution = slices.with_worker(target.place, target.resolution, worker)
-    return Target(target.place, resolution.told(found, resolution.worker))
+    resolution = slices.with_worker(target.template, target.resolution, worker)
+    return Target(target.template, resolution.with_topology(found, resolution.worker))
 
 
 def _check_hostnames(jobset: schema.JobSet, targets: Targets) -> None:
@@ -65,7 +65,7 @@ def _check_hostnames(jobset: schema.JobSet, targets: Targets) -> None:
 
 
 def _job_of(jobset: schema.JobSet, target: Target) -> tuple[int, ReplicatedJob]:
-    index = target.place.path[2]
+    index = target.template.path[2]
     assert isinstance(index, int)
     return index, replicated_jobs(jobset)[index]
 
@@ -96,14 +96,14 @@ def _check_domain(domain: Sequence[Member]) -> None:
         if member.target.resolution.accelerator != first.target.resolution.accelerator:
             raise Denied(
                 "mixed-slices",
-                where=member.target.place.name,
+                where=member.target.template.name,
                 value=_described(member),
-                other=f"{quoted(_described(first))} ({first.target.place.name})",
+                other=f"{quoted(_described(first))} ({first.target.template.name})",
             )
     for member in domain:
         for dependency in member.job.dependsOn or ():
             if dependency.name in names and dependency.status == "Complete":
-                raise Denied("depends-on-slice", where=member.target.place.name, value=dependency.name)
+                raise Denied("depends-on-slice", where=member.target.template.name, value=dependency.name)
 
 
 def _described(member: Member) -> str:
@@ -120,7 +120,7 @@ def _count(jobset: schema.JobSet, groups: Counter[str], domain: Sequence[Member]
     if _group_name(groups, domain) is not None:
         return _slices(jobset, domain, slices.JOBS_OF_GROUP, slices.JOB_OF_GROUP)
     first = domain[0]
-    raise Denied("uncountable-slices", where=first.target.place.name, value=first.job.group)
+    raise Denied("uncountable-slices", where=first.target.template.name, value=first.job.group)
 
 
 def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
@@ -164,7 +164,7 @@ def _groups(jobset: schema.JobSet, targets: Targets) -> Iterator[Edit]:
                     yield Put(("spec", "replicatedJobs", member.index, "groupName"), name)
 
 
-def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, setting: Setting) -> Iterator[Edit]:
+def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, context: Context) -> Iterator[Edit]:
     """One slice, one node pool (JobSet's exclusive placement), or one Volcano gang per Job: never both,
     since the gang waits for all Pods and exclusive placement holds followers back until the leader is placed.
     """
@@ -176,17 +176,17 @@ def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, settin
         if not exclusive:
             yield from min_member(own, path, target.resolution.accelerator.hosts)
         return
-    if exclusive or not setting.site.config.exclusive_placement or setting.site.config.platform != "gke":
+    if exclusive or not context.site.config.exclusive_placement or context.site.config.platform != "gke":
         return
-    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target.place):
+    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target.template):
         yield Put((*path, "annotations", EXCLUSIVE), NODE_POOL)
 
 
-def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, place: Place) -> bool:
+def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, template: PodTemplate) -> bool:
     """Whether the user already said where slices go."""
-    if own_topology(place) or NODE_POOL in (place.spec.nodeSelector or {}):
+    if own_topology(template) or NODE_POOL in (template.spec.nodeSelector or {}):
         return True
-    everywhere = [annotations_of(m) for m in (jobset.metadata, own, place.template.metadata)]
+    everywhere = [annotations_of(m) for m in (jobset.metadata, own, template.view.metadata)]
     return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))
 
 
@@ -201,7 +201,7 @@ class JobSet(Kind[schema.JobSet]):
     view = schema.JobSet
     reapply = "immutable"
 
-    def templates(self, jobset: schema.JobSet) -> Iterator[Place]:
+    def templates(self, jobset: schema.JobSet) -> Iterator[PodTemplate]:
         """The pod template of each replicated job."""
         outermost = jobset.metadata or NO_METADATA
         for index, job in enumerate(replicated_jobs(jobset)):
@@ -209,15 +209,15 @@ class JobSet(Kind[schema.JobSet]):
             if made.spec is None or made.spec.template is None:
                 continue
             template = made.spec.template
-            yield Place(
+            yield PodTemplate(
                 path=("spec", "replicatedJobs", index, "template", "spec", "template"),
-                template=template,
+                view=template,
                 levels=(outermost, made.metadata or NO_METADATA, template.metadata or NO_METADATA),
                 name=f"replicatedJob {quoted(job.name)}",
                 hosts_hint=hosts_hint(made.spec),
             )
 
-    def resolve_group(self, jobset: schema.JobSet, targets: Targets, _setting: Setting) -> Targets:
+    def resolve_group(self, jobset: schema.JobSet, targets: Targets, _context: Context) -> Targets:
         """Each target with its slices, where its domain has more than one, and its worker names."""
         _check_hostnames(jobset, targets)
         counted: dict[int, Slices] = {}
@@ -230,7 +230,7 @@ class JobSet(Kind[schema.JobSet]):
         worker = Worker(_subdomain(jobset), indexed=True)
         return [_facts(target, worker, counted.get(id(target))) for target in targets]
 
-    def object_edits(self, jobset: schema.JobSet, targets: Targets, setting: Setting) -> Findings:
+    def object_edits(self, jobset: schema.JobSet, targets: Targets, context: Context) -> Findings:
         """Job fields, groups and exclusive placement."""
         yield from _groups(jobset, targets)
         for target in targets:
@@ -239,7 +239,7 @@ class JobSet(Kind[schema.JobSet]):
                 path = ("spec", "replicatedJobs", index, "template")
                 spec = (job.template or NO_TEMPLATE).spec
                 yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
-                yield from _placement(jobset, job, target, setting)
+                yield from _placement(jobset, job, target, context)
 
     def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
         """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.

@@ -15,7 +15,7 @@ from webhook.core.patch import Edit, Path
 from webhook.core.resolution import Resolution, Worker
 from webhook.core.schema.pod import Metadata
 from webhook.core.site import Site
-from webhook.core.template import Place, annotations_of, labels_of
+from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 
 @final
@@ -23,17 +23,17 @@ from webhook.core.template import Place, annotations_of, labels_of
 class Target:
     """A pod template that asked, and what it gets."""
 
-    place: Place
+    template: PodTemplate
     resolution: Resolution
 
-    def __init__(self, place: Place, resolution: Resolution) -> None:
-        self.place = place
+    def __init__(self, template: PodTemplate, resolution: Resolution) -> None:
+        self.template = template
         self.resolution = resolution
 
 
 @final
 @dataclass(init=False)
-class Setting:
+class Context:
     """Where and how an object is looked at."""
 
     namespace: str  # the request's: an object's own can be empty
@@ -75,7 +75,7 @@ class Kind(Generic[V]):
         """The kind, for metrics and messages."""
         return self.kind.lower()
 
-    def templates(self, obj: V) -> Iterable[Place]:
+    def templates(self, obj: V) -> Iterable[PodTemplate]:
         """Its pod templates, in order."""
         raise NotImplementedError
 
@@ -83,11 +83,11 @@ class Kind(Generic[V]):
         """The reason code why the object is left alone as a whole, or None."""
         return None
 
-    def resolve_group(self, _obj: V, targets: Targets, _context: Setting) -> Targets:
+    def resolve_group(self, _obj: V, targets: Targets, _context: Context) -> Targets:
         """The targets with what only the whole object knows (slices, worker names); may deny."""
         return targets
 
-    def object_edits(self, _obj: V, _targets: Targets, _context: Setting) -> Findings:
+    def object_edits(self, _obj: V, _targets: Targets, _context: Context) -> Findings:
         """Edits and warnings outside the templates."""
         return ()
 
@@ -103,7 +103,7 @@ class Kind(Generic[V]):
         return ()
 
 
-def apart(metadata: Metadata | None) -> Metadata:
+def inject_key_only(metadata: Metadata | None) -> Metadata:
     """An object's metadata as a template sees it that the object's own keys do not reach: whether to leave it alone."""
     said = annotations_of(metadata).get(INJECT)
     return Metadata(annotations=None if said is None else {INJECT: said}, labels=labels_of(metadata))
@@ -121,7 +121,7 @@ def check_reach(metadata: Metadata | None, template: Path | None) -> None:
 def unindexed(targets: Targets) -> Targets:
     """The targets of a kind whose Pods have no index that a field can refer to."""
     nobody = Worker(subdomain=None, indexed=False)
-    return [Target(t.place, slices.with_worker(t.place, t.resolution, nobody)) for t in targets]
+    return [Target(t.template, slices.with_worker(t.template, t.resolution, nobody)) for t in targets]
 
 
 def whole_slices(pods: Iterable[tuple[Accelerator, int]]) -> Iterator[Warn]:

@@ -5,11 +5,20 @@ from typing import Final, final
 
 from webhook.core.annotations import INJECT, TYPE
 from webhook.core.catalogue.accelerator import Accelerator
-from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, apart, check_reach, unindexed, whole_slices
+from webhook.core.kinds.kind import (
+    Context,
+    Findings,
+    Kind,
+    Targets,
+    check_reach,
+    inject_key_only,
+    unindexed,
+    whole_slices,
+)
 from webhook.core.messages import Denied, Warn
 from webhook.core.schema.kubeflow import Role, TrainingJob, TrainingSpec
 from webhook.core.schema.pod import NO_METADATA, Template
-from webhook.core.template import Place, annotations_of
+from webhook.core.template import PodTemplate, annotations_of
 
 WORKER: Final = "worker"
 LEADS: Final = ("master", "chief")
@@ -32,7 +41,7 @@ def roles_of(job: TrainingJob) -> Iterator[tuple[str, str, Role]]:
 def _pods(roles: dict[str, tuple[str, Role]], targets: Targets) -> Iterator[tuple[Accelerator, int]]:
     """Each role's accelerator and Pods: a master and its workers may be the hosts of one slice."""
     for target in targets:
-        hardware, name = target.resolution.accelerator, target.place.name
+        hardware, name = target.resolution.accelerator, target.template.name
         if hardware.hosts > 1 and name.lower() in ALONE:
             raise Denied("one-pod", where=name, value=hardware.name, hosts=hardware.hosts, what=f"a {name}")
         number = roles[name][1].replicas
@@ -53,20 +62,20 @@ class TrainingOperatorJob(Kind[TrainingJob]):
     group = "kubeflow.org"
     view = TrainingJob
 
-    def templates(self, job: TrainingJob) -> Iterator[Place]:
+    def templates(self, job: TrainingJob) -> Iterator[PodTemplate]:
         """Each role's template. Workers hear the object's own metadata, the others only their template's."""
         for field, name, role in roles_of(job):
             if role.template is None:
                 continue
-            outer = (job.metadata or NO_METADATA) if name.lower() == WORKER else apart(job.metadata)
+            outer = (job.metadata or NO_METADATA) if name.lower() == WORKER else inject_key_only(job.metadata)
             levels = (outer, role.template.metadata or NO_METADATA)
-            yield Place(("spec", field, name, "template"), role.template, levels, name=name)
+            yield PodTemplate(("spec", field, name, "template"), role.template, levels, name=name)
 
-    def resolve_group(self, _job: TrainingJob, targets: Targets, _setting: Setting) -> Targets:
+    def resolve_group(self, _job: TrainingJob, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
         return unindexed(targets)
 
-    def object_edits(self, job: TrainingJob, targets: Targets, _setting: Setting) -> Findings:
+    def object_edits(self, job: TrainingJob, targets: Targets, _context: Context) -> Findings:
         """Who hears the object's own metadata, and whether the replicas are whole slices."""
         roles = {name: (field, role) for field, name, role in roles_of(job) if role.template is not None}
         if not any(name.lower() == WORKER for name in roles):

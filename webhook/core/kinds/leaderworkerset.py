@@ -14,14 +14,14 @@ from webhook.core import annotations, quantity, scheduling
 from webhook.core.catalogue.catalogue import TPU_RESOURCE
 from webhook.core.devices import asked_amounts
 from webhook.core.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
-from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import bare, own_topology
+from webhook.core.resolution import own_topology, stripped_view
 from webhook.core.schema import leaderworkerset as schema
 from webhook.core.schema.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Template
-from webhook.core.template import Place, annotations_of, containers_of
+from webhook.core.template import PodTemplate, annotations_of, containers_of
 
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
@@ -138,12 +138,12 @@ def _leader_id(group: Group) -> Iterator[Edit]:
         yield Put((*ROOT, role, "metadata", "annotations", LEADER_REQUESTS), "true")
 
 
-def _placement(lws: schema.LeaderWorkerSet, targets: Targets, leader_holds: bool, setting: Setting) -> Findings:
+def _placement(lws: schema.LeaderWorkerSet, targets: Targets, leader_holds: bool, context: Context) -> Findings:
     """One slice, one node pool. A leader in a (sub)group pins it to the leader's own pool, so it must be a TPU pool.
 
     Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/controllers/pod_controller.go
     """
-    config = setting.site.config
+    config = context.site.config
     if config.platform != "gke" or not config.exclusive_placement or _placement_chosen(lws, targets):
         return
     group = group_of(lws)
@@ -159,11 +159,11 @@ def _placement_chosen(lws: schema.LeaderWorkerSet, targets: Targets) -> bool:
     own = annotations_of(lws.metadata)
     if own.get(EXCLUSIVE) or own.get(SUBGROUP_EXCLUSIVE):
         return True
-    everywhere = [own, *(target.place.annotations for target in targets)]
+    everywhere = [own, *(target.template.annotations for target in targets)]
     if any(a.get(key) for a in everywhere for key in KUEUE_TOPOLOGY):
         return True
     return any(
-        t.resolution.scheduling.volcano or own_topology(t.place) or NODE_POOL in (t.place.spec.nodeSelector or {})
+        t.resolution.scheduling.volcano or own_topology(t.template) or NODE_POOL in (t.template.spec.nodeSelector or {})
         for t in targets
     )
 
@@ -195,30 +195,30 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
     reapply = "mutable"
     hints: tuple[Path, ...] = ((*ROOT, "size"),)
 
-    def templates(self, lws: schema.LeaderWorkerSet) -> Iterator[Place]:
+    def templates(self, lws: schema.LeaderWorkerSet) -> Iterator[PodTemplate]:
         """leaderTemplate, where there is one (else workerTemplate serves the leader too), and workerTemplate."""
         group = group_of(lws)
         for role in (LEADER, WORKER):
             template = getattr(group, role)
             if template is not None:
-                yield Place(
+                yield PodTemplate(
                     path=(*ROOT, role),
-                    template=template,
+                    view=template,
                     levels=(lws.metadata or NO_METADATA, template.metadata or NO_METADATA),
                     name=role,
                     hosts_hint=_hosts_hint(lws),
                     worker_env=False,
                 )
 
-    def object_edits(self, lws: schema.LeaderWorkerSet, targets: Targets, setting: Setting) -> Findings:
+    def object_edits(self, lws: schema.LeaderWorkerSet, targets: Targets, context: Context) -> Findings:
         """Sizes, where slices go, and the leader's scheduler."""
-        by_role = {target.place.name: target for target in targets}
+        by_role = {target.template.name: target for target in targets}
         leader, worker = by_role.get(LEADER), by_role.get(WORKER)
         holds = _leader_holds(lws, leader)
         yield from _schedulers(lws, leader, worker)
         if any(t.resolution.multi_host for t in targets):
             yield from _sizes(group_of(lws), _slice(leader, worker), holds)
-            yield from _placement(lws, targets, holds, setting)
+            yield from _placement(lws, targets, holds, context)
         if holds and any(t.resolution.accelerator.slice is not None for t in targets):
             yield from _leader_id(group_of(lws))
 
@@ -226,7 +226,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
         """The set without anything that injection writes."""
         group = group_of(lws)
         templates = {
-            role: bare(template) for role in (LEADER, WORKER) if (template := getattr(group, role)) is not None
+            role: stripped_view(template) for role in (LEADER, WORKER) if (template := getattr(group, role)) is not None
         }
         return schema.LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=None, **templates)))
 

@@ -3,11 +3,11 @@
 from typing import Final, final
 
 from webhook.core import slices
-from webhook.core.kinds.kind import Findings, Kind, Setting, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
 from webhook.core.messages import Warn
 from webhook.core.resolution import Resolution
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
-from webhook.core.template import Place, annotations_of, controller_of, labels_of
+from webhook.core.template import PodTemplate, annotations_of, controller_of, labels_of
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 OS_LABEL: Final = "kubernetes.io/os"
@@ -27,9 +27,9 @@ def _owned_scheduling(metadata: Metadata) -> bool:
 
 def _facts(pod: Template, target: Target) -> Resolution:
     resolution = target.resolution
-    worker = slices.worker_of_pod(pod) if slices.tells_worker(target.place, resolution) else None
+    worker = slices.worker_of_pod(pod) if slices.tells_worker(target.template, resolution) else None
     found = slices.of_pod(pod, resolution)
-    return resolution if found is None and worker is None else resolution.told(found, worker)
+    return resolution if found is None and worker is None else resolution.with_topology(found, worker)
 
 
 @final
@@ -41,18 +41,18 @@ class Pod(Kind[Template]):
     plural = "pods"
     view = Template
 
-    def templates(self, pod: Template) -> list[Place]:
+    def templates(self, pod: Template) -> list[PodTemplate]:
         """The Pod itself."""
         metadata = pod.metadata or NO_METADATA
         labels = labels_of(metadata)
-        place = Place(
+        template = PodTemplate(
             path=(),
-            template=pod,
+            view=pod,
             levels=(metadata,),
             owned_scheduling=_owned_scheduling(metadata),
             worker_env=not (labels.leader_worker_set or labels.ray_cluster),
         )
-        return [place]
+        return [template]
 
     def skipped(self, pod: Template) -> str | None:
         """Pods that no scheduler places, or that no accelerator driver serves."""
@@ -67,11 +67,11 @@ class Pod(Kind[Template]):
             return "windows-pod"
         return "node-chosen" if spec.nodeName else None
 
-    def resolve_group(self, pod: Template, targets: Targets, _setting: Setting) -> Targets:
+    def resolve_group(self, pod: Template, targets: Targets, _context: Context) -> Targets:
         """What the Pod of a Job or JobSet can be told, whether or not its workload was seen by us."""
-        return [Target(t.place, _facts(pod, t)) for t in targets]
+        return [Target(t.template, _facts(pod, t)) for t in targets]
 
-    def object_edits(self, pod: Template, targets: Targets, _setting: Setting) -> Findings:
+    def object_edits(self, pod: Template, targets: Targets, _context: Context) -> Findings:
         """A Pod of a multi-host type that nobody manages is one host, and nobody makes the others."""
         if controller_of(pod.metadata) is not None:
             return

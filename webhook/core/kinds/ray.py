@@ -7,13 +7,13 @@ Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 from collections.abc import Iterator
 from typing import Final, TypeVar, final
 
-from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, apart, check_reach
+from webhook.core.kinds.kind import Context, Findings, Kind, Targets, check_reach, inject_key_only
 from webhook.core.messages import Denied, quoted
 from webhook.core.patch import Path, Put
 from webhook.core.schema import ray as schema
 from webhook.core.schema.pod import NO_METADATA
 from webhook.core.schema.ray import NO_CLUSTER, NO_HEAD, RayClusterSpec, WorkerGroup
-from webhook.core.template import Place
+from webhook.core.template import PodTemplate
 
 HEAD: Final = "headGroupSpec"
 V = TypeVar("V", bound=schema.AnyRay)
@@ -40,32 +40,32 @@ class Ray(Kind[V]):
 
     group = "ray.io"
 
-    def templates(self, ray: V) -> Iterator[Place]:
+    def templates(self, ray: V) -> Iterator[PodTemplate]:
         """The head, which hears only its own template, and each worker group."""
         path, cluster = cluster_of(ray)
         head = (cluster.headGroupSpec or NO_HEAD).template
         if head is not None:
-            levels = (apart(ray.metadata), head.metadata or NO_METADATA)
-            yield Place((*path, HEAD, "template"), head, levels, name=HEAD, worker_env=False)
+            levels = (inject_key_only(ray.metadata), head.metadata or NO_METADATA)
+            yield PodTemplate((*path, HEAD, "template"), head, levels, name=HEAD, worker_env=False)
         for index, group in groups_of(cluster):
             if group.template is not None:
-                yield Place(
+                yield PodTemplate(
                     path=(*path, "workerGroupSpecs", index, "template"),
-                    template=group.template,
+                    view=group.template,
                     levels=(ray.metadata or NO_METADATA, group.template.metadata or NO_METADATA),
                     name=f"worker group {quoted(group.groupName or index)}",
                     hosts_hint=group.numOfHosts if group.numOfHosts and group.numOfHosts > 1 else None,
                     worker_env=False,
                 )
 
-    def object_edits(self, ray: V, targets: Targets, _setting: Setting) -> Findings:
+    def object_edits(self, ray: V, targets: Targets, _context: Context) -> Findings:
         """One replica of a worker group is one slice."""
         path, cluster = cluster_of(ray)
         groups = dict(groups_of(cluster))
         if not any(group.template for group in groups.values()):
             check_reach(ray.metadata, (*path, HEAD, "template"))
         for target in targets:
-            hardware, index = target.resolution.accelerator, target.place.path[-2]
+            hardware, index = target.resolution.accelerator, target.template.path[-2]
             if hardware.hosts == 1:
                 continue
             if not isinstance(index, int):
@@ -75,7 +75,7 @@ class Ray(Kind[V]):
             if number in (None, 1):
                 yield Put(field, hardware.hosts)
             elif number != hardware.hosts:
-                where = f"{target.place.name}: numOfHosts"
+                where = f"{target.template.name}: numOfHosts"
                 raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
 
 

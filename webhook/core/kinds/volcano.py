@@ -13,14 +13,14 @@ from webhook.core import scheduling
 from webhook.core.annotations import INJECT, QUEUE, SCHEDULER, TYPE
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.catalogue.catalogue import TPU_RESOURCE
-from webhook.core.kinds.kind import Findings, Kind, Setting, Targets, unindexed, whole_slices
+from webhook.core.kinds.kind import Context, Findings, Kind, Targets, unindexed, whole_slices
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Put
 from webhook.core.rules.detect import resources
 from webhook.core.schema import volcano as schema
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC
 from webhook.core.schema.volcano import NO_JOB, Task
-from webhook.core.template import Place, annotations_of, labels_of
+from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 LEGACY_RESOURCES: Final = "cloud-tpus.google.com/"
 DEFAULT_QUEUE: Final = "default"
@@ -47,7 +47,9 @@ def tasks_of(job: schema.VolcanoJob) -> Iterator[tuple[int, Task]]:
 
 
 def _wish(targets: Targets) -> Wish:
-    asked = [scheduling.wanted(r.ask, r.accelerator.name, r.namespace, r.site) for r in (t.resolution for t in targets)]
+    asked = [
+        scheduling.wanted(r.request, r.accelerator.name, r.namespace, r.site) for r in (t.resolution for t in targets)
+    ]
     return Wish(
         scheduler=_one(SCHEDULER, (scheduler for scheduler, _ in asked)),
         queue=_one(QUEUE, (queue for _, queue in asked)),
@@ -62,13 +64,13 @@ def _one(key: str, values: Iterable[str | None]) -> str | None:
     return found[0] if found else None
 
 
-def _detected(job: schema.VolcanoJob, setting: Setting) -> bool:
+def _detected(job: schema.VolcanoJob, context: Context) -> bool:
     """Whether the site wants the rule for TPUs that some task asks for with no word of ours."""
     return any(
         _is_tpu(resource)
-        for place in VOLCANOJOB.templates(job)
-        if not any({INJECT, TYPE}.intersection(annotations_of(level)) for level in place.levels)
-        for resource in resources(place.spec, setting.site)
+        for template in VOLCANOJOB.templates(job)
+        if not any({INJECT, TYPE}.intersection(annotations_of(level)) for level in template.levels)
+        for resource in resources(template.spec, context.site)
     )
 
 
@@ -120,7 +122,7 @@ def _pods(job: schema.VolcanoJob, targets: Targets) -> Iterator[tuple[Accelerato
     """Each task's accelerator and Pods: TorchX has one task for each Pod."""
     tasks = dict(tasks_of(job))
     for target in targets:
-        index = target.place.path[2]
+        index = target.template.path[2]
         assert isinstance(index, int)
         yield target.resolution.accelerator, tasks[index].replicas or 0
 
@@ -136,23 +138,23 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
     view = schema.VolcanoJob
     reapply = "immutable"
 
-    def templates(self, job: schema.VolcanoJob) -> Iterator[Place]:
+    def templates(self, job: schema.VolcanoJob) -> Iterator[PodTemplate]:
         """The pod template of each task. Scheduler and queue are the Job's."""
         for index, task in tasks_of(job):
             if task.template is not None:
-                yield Place(
+                yield PodTemplate(
                     path=("spec", "tasks", index, "template"),
-                    template=task.template,
+                    view=task.template,
                     levels=(job.metadata or NO_METADATA, task.template.metadata or NO_METADATA),
                     name=f"task {quoted(task.name or index)}",
                     owned_scheduling=True,
                 )
 
-    def object_edits(self, job: schema.VolcanoJob, targets: Targets, setting: Setting) -> Findings:
+    def object_edits(self, job: schema.VolcanoJob, targets: Targets, context: Context) -> Findings:
         """The Job's scheduler, queue and gang."""
-        wish, asked = _wish(targets), any(t.resolution.ask.scheduler for t in targets)
+        wish, asked = _wish(targets), any(t.resolution.request.scheduler for t in targets)
         yield from whole_slices(_pods(job, targets))
-        tpu = any(t.resolution.accelerator.slice is not None for t in targets) or _detected(job, setting)
+        tpu = any(t.resolution.accelerator.slice is not None for t in targets) or _detected(job, context)
         if tpu and wish.scheduler != scheduling.VOLCANO:
             yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)
         elif wish.scheduler is not None:
@@ -160,7 +162,7 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
         if wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):
             yield Put(("spec", "queue"), wish.queue)
 
-    def resolve_group(self, _job: schema.VolcanoJob, targets: Targets, _context: Setting) -> Targets:
+    def resolve_group(self, _job: schema.VolcanoJob, targets: Targets, _context: Context) -> Targets:
         """Its Pods have no index that a field can refer to."""
         return unindexed(targets)
 

@@ -6,36 +6,36 @@ from webhook.core import annotations
 from webhook.core.patch import Put
 from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Found, Rule
-from webhook.core.template import Place
+from webhook.core.template import PodTemplate
 
 
-def provenance(place: Place, resolution: Resolution) -> Found:
+def provenance(template: PodTemplate, resolution: Resolution) -> Found:
     """What outer levels said, so that the Pods say it too; and what was injected, for people to read.
 
     In mode host no resource shows which containers were chosen, and another webhook may yet put one before them.
     """
-    have, asked = place.annotations, resolution.ask
+    have, asked = template.annotations, resolution.request
     said = [(key, value) for key, value in asked.outer if have.get(key) is None]
     if asked.mode == "host" and not asked.containers:
-        said.append((annotations.CONTAINER, ",".join([h.container.name or "" for h in resolution.holders])))
+        said.append((annotations.CONTAINER, ",".join([h.container.name or "" for h in resolution.device_containers])))
     said.append((annotations.INJECTED, resolution.accelerator.name))
     return [Put(("metadata", "annotations", key), value) for key, value in said]
 
 
-def accelerator_annotations(place: Place, resolution: Resolution) -> Found:
+def accelerator_annotations(template: PodTemplate, resolution: Resolution) -> Found:
     """Annotations that the hardware itself needs (the legacy TPU Node's software version)."""
     wanted = resolution.accelerator.annotations
     if not wanted:
         return ()
-    have = place.annotations
+    have = template.annotations
     return [Put(("metadata", "annotations", key), value) for key, value in wanted if have.get(key) is None]
 
 
-def _copied(_place: Place, _resolution: Resolution) -> str:
+def _copied(_template: PodTemplate, _resolution: Resolution) -> str:
     return "copied: the Pods hear only their own template"
 
 
-def _needed(_place: Place, _resolution: Resolution) -> str:
+def _needed(_template: PodTemplate, _resolution: Resolution) -> str:
     return "site config tpu.legacyVersion"
 
 

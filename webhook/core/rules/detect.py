@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import final
 
 from webhook.core import quantity
-from webhook.core.devices import Holder
+from webhook.core.devices import DeviceContainer
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit
-from webhook.core.rules.host import give
+from webhook.core.rules.host import apply_profiles
 from webhook.core.schema.pod import PodSpec
 from webhook.core.site import Profile, Site
-from webhook.core.template import Place, containers_of
+from webhook.core.template import PodTemplate, containers_of
 
 
 @final
@@ -26,33 +26,35 @@ class Detected:
     found: tuple[Edit | Warn, ...] = ()
 
 
-def resources(spec: PodSpec, site: Site) -> dict[str, tuple[Holder, ...]]:
+def resources(spec: PodSpec, site: Site) -> dict[str, tuple[DeviceContainer, ...]]:
     """The site's detected resources that some container has in its limits, each with those containers.
 
     A quantity of 0, or one that is no whole number, asks for nothing.
     """
-    found: dict[str, list[Holder]] = {}
+    found: dict[str, list[DeviceContainer]] = {}
     for within, index, container in containers_of(spec):
         limits = (container.resources and container.resources.limits) or {}
         for resource in site.detect.intersection(limits):
             devices = quantity.devices(limits[resource])
             if devices is not None and devices > 0:
-                found.setdefault(resource, []).append(Holder(within, index, container, devices))
+                found.setdefault(resource, []).append(DeviceContainer(within, index, container, devices))
     return {resource: tuple(found[resource]) for resource in sorted(found)}
 
 
-def detected(place: Place, namespace: str, site: Site) -> Detected:
+def detected(template: PodTemplate, namespace: str, site: Site) -> Detected:
     """What a template that carries no type of ours gets: each container all the profiles of its resources."""
     types: list[str] = []
-    held: dict[tuple[str, int], tuple[Holder, list[Profile]]] = {}
-    for resource, holders in resources(place.spec, site).items():
+    held: dict[tuple[str, int], tuple[DeviceContainer, list[Profile]]] = {}
+    for resource, device_containers in resources(template.spec, site).items():
         profiles = site.detected(resource, namespace)
         if not profiles:
             continue
         types.append(site.catalogue.any_model(resource))
-        for holder in holders:
-            held.setdefault((holder.within, holder.index), (holder, []))[1].extend(profiles)
+        for device_container in device_containers:
+            held.setdefault((device_container.list_name, device_container.index), (device_container, []))[1].extend(
+                profiles
+            )
     try:
-        return Detected(tuple(types), tuple(give(place, list(held.values()))))
+        return Detected(tuple(types), tuple(apply_profiles(template, list(held.values()))))
     except Denied as denied:
         return Detected(found=(Warn("not-detected", {"why": denied.message.splitlines()[0]}),))

@@ -5,11 +5,11 @@ from functools import lru_cache
 from typing import Final
 
 from webhook.core import topology
-from webhook.core.devices import Holder
+from webhook.core.devices import DeviceContainer
 from webhook.core.patch import Append, Edit, Put
 from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Found, Rule, container_path
-from webhook.core.template import Place, first_user_of
+from webhook.core.template import PodTemplate, first_user_of
 
 JOBSET_NAME: Final = "ACCEL_JOBSET_NAME"
 JOBSET_NAME_PATH: Final = "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"
@@ -21,21 +21,21 @@ COMPLETION_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-complet
 Env = dict[str, object]
 
 
-def environment(_place: Place, resolution: Resolution) -> Found:
+def environment(_template: PodTemplate, resolution: Resolution) -> Found:
     """MEGASCALE_* and, where the site says so, TPU_*; a variable that is there in any form is the user's."""
     if resolution.slices is None and resolution.worker is None:
         return ()
     found: list[Edit] = []
-    for number, holder in enumerate(resolution.holders):
-        container = holder.container
+    for number, device_container in enumerate(resolution.device_containers):
+        container = device_container.container
         have = {e.name for e in container.env if e is not None and e.name is not None} if container.env else set()
         ours = _megascale(resolution, have)
         if resolution.worker is not None:
-            ours += _tpu(resolution, holder, number, have)
+            ours += _tpu(resolution, device_container, number, have)
         missing = [variable for variable in ours if variable["name"] not in have]
         if missing:
             before = first_user_of(container, [str(variable["name"]) for variable in missing])
-            path = (*container_path(holder), "env")
+            path = (*container_path(device_container), "env")
             found += [Append(path, variable, key=("name",), before=before) for variable in missing]
     return found
 
@@ -66,7 +66,7 @@ def _megascale(resolution: Resolution, have: set[str]) -> list[Env]:
     return [*needed, *ours, _value(coordinator, slices.coordinator)]
 
 
-def _tpu(resolution: Resolution, holder: Holder, number: int, have: set[str]) -> Iterator[Env]:
+def _tpu(resolution: Resolution, device_container: DeviceContainer, number: int, have: set[str]) -> Iterator[Env]:
     """The variables that GKE's device plugin and webhook would set, for clusters without them.
 
     Names and values: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go, InitEnvs)
@@ -77,30 +77,30 @@ def _tpu(resolution: Resolution, holder: Holder, number: int, have: set[str]) ->
     yield from _worker(resolution, have)
     yield _value("TPU_ACCELERATOR_TYPE", shape.accelerator_type)
     yield _value("TPU_TOPOLOGY", shape.topology)
-    host, chips = _bounds(resolution, holder)
+    host, chips = _bounds(resolution, device_container)
     yield _value("TPU_HOST_BOUNDS", host)
     yield _value("TPU_CHIPS_PER_HOST_BOUNDS", chips)
     yield _value("TPU_TOPOLOGY_WRAP", shape.wrap)
     yield _value("TPU_SKIP_MDS_QUERY", "true")
-    share = len(shape.ports) // len(resolution.holders)
+    share = len(shape.ports) // len(resolution.device_containers)
     ports = shape.ports[number * share : (number + 1) * share]
     yield _value("TPU_RUNTIME_METRICS_PORTS", ",".join(map(str, ports)))
 
 
-def _bounds(resolution: Resolution, holder: Holder) -> tuple[str, str]:
+def _bounds(resolution: Resolution, device_container: DeviceContainer) -> tuple[str, str]:
     """(host bounds, chips per host bounds) as this container sees them: they follow the chips that it asks for."""
     shape = resolution.accelerator.slice
     assert shape is not None
-    chips, form = topology.HOST_BOUNDS.get(holder.devices), topology.parse(shape.topology)
-    if holder.devices == shape.chips_per_host or chips is None or form is None:
+    chips, form = topology.HOST_BOUNDS.get(device_container.devices), topology.parse(shape.topology)
+    if device_container.devices == shape.chips_per_host or chips is None or form is None:
         return shape.host_bounds, shape.chips_per_host_bounds
-    hosts = topology.host_bounds(form, holder.devices)
+    hosts = topology.host_bounds(form, device_container.devices)
     return topology.bounds(hosts or form), topology.bounds(chips)
 
 
 def _worker(resolution: Resolution, have: set[str]) -> Iterator[Env]:
     worker, hosts = resolution.worker, resolution.accelerator.hosts
-    if worker is None or len(resolution.holders) > 1:
+    if worker is None or len(resolution.device_containers) > 1:
         return  # a divided host is several processes: their ids are the launcher's to give
     if hosts == 1:
         yield _value("TPU_WORKER_ID", "0")
@@ -117,12 +117,12 @@ def _worker(resolution: Resolution, have: set[str]) -> Iterator[Env]:
     yield _value("TPU_WORKER_HOSTNAMES", names)
 
 
-def network(place: Place, resolution: Resolution) -> Found:
+def network(template: PodTemplate, resolution: Resolution) -> Found:
     """Hosts of a slice find each other by name, which the host's own DNS does not know.
 
     Source: https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy
     """
-    spec = place.spec
+    spec = template.spec
     if (
         spec.hostNetwork
         and resolution.multi_host
@@ -133,7 +133,7 @@ def network(place: Place, resolution: Resolution) -> Found:
     return ()
 
 
-def _why(_place: Place, resolution: Resolution) -> str:
+def _why(_template: PodTemplate, resolution: Resolution) -> str:
     reasons = []
     if resolution.slices is not None:
         reasons.append("several slices form one job")
@@ -142,17 +142,17 @@ def _why(_place: Place, resolution: Resolution) -> str:
     return "; ".join(reasons)
 
 
-def _why_not(_place: Place, resolution: Resolution) -> str:
+def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
     return _missing(resolution) if resolution.accelerator.slice is not None else ""
 
 
 def _missing(resolution: Resolution) -> str:
     """Why no MEGASCALE_* and no TPU_* variable."""
-    hardware, ask = resolution.accelerator, resolution.ask
-    have = {e.name for h in resolution.holders for e in h.container.env or () if e is not None}
+    hardware, request = resolution.accelerator, resolution.request
+    have = {e.name for h in resolution.device_containers for e in h.container.env or () if e is not None}
     if resolution.slices is not None and not have.isdisjoint(MEGASCALE):
         return "MEGASCALE_*: the container has some of them, so all are its own"
-    if ask.multislice is False:
+    if request.multislice is False:
         return "MEGASCALE_*: accel.io/multislice: false"
     if hardware.slice is not None and not hardware.slice.multislice:
         return f"MEGASCALE_*: {hardware.name} is of a generation without multislice"
@@ -165,7 +165,7 @@ def _missing(resolution: Resolution) -> str:
     return "there already"
 
 
-def _resolved(_place: Place, _resolution: Resolution) -> str:
+def _resolved(_template: PodTemplate, _resolution: Resolution) -> str:
     return "with hostNetwork, the hosts of a slice find each other only through the cluster's DNS"
 
 

@@ -13,14 +13,14 @@ from typing import Final, final
 
 from webhook.core.annotations import COUNT
 from webhook.core.catalogue.catalogue import PART
-from webhook.core.devices import Holder
+from webhook.core.devices import DeviceContainer
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Amend, Append, Edit, Path, Put
 from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Rule
 from webhook.core.schema.pod import Container, EnvVar, Volume
 from webhook.core.site import Device, Profile, Site, matches
-from webhook.core.template import Place, first_user_of, labels_of
+from webhook.core.template import PodTemplate, first_user_of, labels_of
 
 LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 WHOLE_NODE: Final = "accel.io/whole-node"
@@ -50,7 +50,7 @@ ANYTHING: Final = ""
 Source: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
 """
 
-Gift = tuple[Holder, Sequence[Profile]]
+ContainerProfiles = tuple[DeviceContainer, Sequence[Profile]]
 """A container, and the profiles that it is given."""
 
 _PLAIN: Final = re.compile(
@@ -70,17 +70,21 @@ class Mount:
     read_only: bool = False
 
 
-def host(place: Place, resolution: Resolution) -> Iterable[Edit | Warn]:
+def host(template: PodTemplate, resolution: Resolution) -> Iterable[Edit | Warn]:
     """The profiles of the type: with devices in mode host, libraries and variables beside the device plugin."""
-    if resolution.ask.mode == "plugin" and not resolution.site.profiles:
+    if resolution.request.mode == "plugin" and not resolution.site.profiles:
         return ()
     profiles = _allowed(resolution)
-    return give(place, [(holder, profiles) for holder in resolution.holders]) if profiles else ()
+    return (
+        apply_profiles(template, [(device_container, profiles) for device_container in resolution.device_containers])
+        if profiles
+        else ()
+    )
 
 
 def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
     """The admin's profiles for this type, mode and namespace; mode host without one is not for this namespace."""
-    hardware, mode, site = resolution.accelerator, resolution.ask.mode, resolution.site
+    hardware, mode, site = resolution.accelerator, resolution.request.mode, resolution.site
     found = site.host_profiles(hardware.name, hardware.resource, mode, resolution.namespace)
     if mode == "plugin" or resolution.stored:
         return found
@@ -95,7 +99,7 @@ def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
 
 def _check_number(resolution: Resolution) -> None:
     """Each device is a file that is listed, and the user chooses how many: so there is a most, for any type."""
-    hardware, total = resolution.accelerator, sum(h.devices for h in resolution.holders)
+    hardware, total = resolution.accelerator, sum(h.devices for h in resolution.device_containers)
     if total > MOST_DEVICES:
         facts = {"resource": hardware.resource, "type": hardware.name, "most": MOST_DEVICES}
         raise Denied("too-many-devices", where=COUNT, value=total, **facts)
@@ -108,47 +112,47 @@ def _modes(site: Site, namespace: str) -> str:
     return f"plugin, or host for the types {types}" if types else "plugin"
 
 
-def give(place: Place, gifts: Sequence[Gift]) -> Iterator[Edit | Warn]:
+def apply_profiles(template: PodTemplate, profiled: Sequence[ContainerProfiles]) -> Iterator[Edit | Warn]:
     """Everything that each container's profiles hold. Of two for one place the first wins.
 
     Warnings about mounts come with the mounts: Pods whose workload was injected have them, and stay silent.
     """
-    volumes = _Volumes([v for v in place.spec.volumes or () if v is not None])
+    volumes = _Volumes([v for v in template.spec.volumes or () if v is not None])
     mounted, devices = False, set[str]()
-    for holder, profiles, first in _numbered(gifts):
-        privileged = _privileged(holder.container, profiles)
-        wanted, there = _wanted(holder, profiles, first, privileged), _mounted(holder)
+    for device_container, profiles, first in _numbered(profiled):
+        privileged = _privileged(device_container.container, profiles)
+        wanted, there = _wanted(device_container, profiles, first, privileged), _mounted(device_container)
         devices.update(m.host_path for m in wanted if not m.read_only)
         mounts = [mount for mount in wanted if mount.mount_path not in there]
         for mount in mounts:
-            yield from _mount(holder, mount, volumes)
-        yield from _variables(holder, profiles)
-        if privileged and _unsaid(holder.container):
-            yield Put(_path(holder, "securityContext", "privileged"), True)
+            yield from _mount(device_container, mount, volumes)
+        yield from _variables(device_container, profiles)
+        if privileged and _unsaid(device_container.container):
+            yield Put(_path(device_container, "securityContext", "privileged"), True)
         if not privileged and any(not mount.read_only for mount in mounts):
-            yield Warn("devices-closed", {"name": holder.container.name})
+            yield Warn("devices-closed", {"name": device_container.container.name})
         mounted = mounted or bool(mounts)
-    _check_read_only(place, gifts, volumes, devices)
+    _check_read_only(template, profiled, volumes, devices)
     if mounted:
         yield Warn("host-path-policy")
-    if any(profile.exclusive_node for _, profiles in gifts for profile in profiles):
-        yield from _whole_node(place)
+    if any(profile.exclusive_node for _, profiles in profiled for profile in profiles):
+        yield from _whole_node(template)
 
 
-def _numbered(gifts: Sequence[Gift]) -> Iterator[tuple[Holder, Sequence[Profile], int]]:
+def _numbered(profiled: Sequence[ContainerProfiles]) -> Iterator[tuple[DeviceContainer, Sequence[Profile], int]]:
     """Each container with the number of its first device: containers that run together do not share devices."""
     first = 0
-    for holder, profiles in gifts:
-        if holder.within == "containers":
-            yield holder, profiles, first
-            first += holder.devices
+    for device_container, profiles in profiled:
+        if device_container.list_name == "containers":
+            yield device_container, profiles, first
+            first += device_container.devices
         else:
-            yield holder, profiles, 0  # init containers run before the others, and give their devices back
+            yield device_container, profiles, 0  # init containers run before the others, and give their devices back
 
 
-def _mounted(holder: Holder) -> set[str | None]:
+def _mounted(device_container: DeviceContainer) -> set[str | None]:
     """Where something is mounted already: by the user, or by us at an earlier time."""
-    return {m.mountPath for m in holder.container.volumeMounts or () if m is not None}
+    return {m.mountPath for m in device_container.container.volumeMounts or () if m is not None}
 
 
 class _Volumes:
@@ -178,16 +182,18 @@ class _Volumes:
         return name
 
 
-def _check_read_only(place: Place, gifts: Sequence[Gift], volumes: _Volumes, devices: Collection[str]) -> None:
+def _check_read_only(
+    template: PodTemplate, profiled: Sequence[ContainerProfiles], volumes: _Volumes, devices: Collection[str]
+) -> None:
     """Denies a mount of a profile's libraries that can be written to: by any container, through whosever volume.
 
     The volume is there because the profile asks for it, and its name can be known: so a container that names it
     itself would get what the admin gave for reading only. `devices` are paths that profiles give for more than that.
     """
-    libraries = {library.host_path for _, profiles in gifts for p in profiles for library in p.libraries}
+    libraries = {library.host_path for _, profiles in profiled for p in profiles for library in p.libraries}
     paths = {name: path for name, path in volumes.paths.items() if path not in devices}
     guarded = {name: path for name, path in paths.items() if any(_is_within(path, one) for one in libraries)}
-    for _, _, container in place.containers if guarded else ():
+    for _, _, container in template.containers if guarded else ():
         for mount in container.volumeMounts or ():
             if mount is not None and mount.name in guarded and not mount.readOnly:
                 where = f"container {quoted(container.name)}: the mount of volume {quoted(mount.name)}"
@@ -204,7 +210,7 @@ def _steps(path: str) -> list[str]:
     return [step for step in path.split("/") if step not in ("", ".")]
 
 
-def _mount(holder: Holder, mount: Mount, volumes: _Volumes) -> Iterator[Edit]:
+def _mount(device_container: DeviceContainer, mount: Mount, volumes: _Volumes) -> Iterator[Edit]:
     """A mount and its volume, unless a volume of whatever name is that path already."""
     name = volumes.named(mount.host_path)
     if name is None:
@@ -214,10 +220,12 @@ def _mount(holder: Holder, mount: Mount, volumes: _Volumes) -> Iterator[Edit]:
     item: dict[str, object] = {"name": name, "mountPath": mount.mount_path}
     if mount.read_only:
         item["readOnly"] = True
-    yield Append(_path(holder, "volumeMounts"), item, key=("mountPath",))
+    yield Append(_path(device_container, "volumeMounts"), item, key=("mountPath",))
 
 
-def _wanted(holder: Holder, profiles: Sequence[Profile], first: int, privileged: bool) -> list[Mount]:
+def _wanted(
+    device_container: DeviceContainer, profiles: Sequence[Profile], first: int, privileged: bool
+) -> list[Mount]:
     """What a container gets, each place once.
 
     A device file must exist and be one, else the kubelet does not start the container. One that a node may lack
@@ -228,9 +236,11 @@ def _wanted(holder: Holder, profiles: Sequence[Profile], first: int, privileged:
     """
     found: dict[str, Mount] = {}
     for profile in profiles:
-        mounts = [Mount(path, path, CHARACTER_DEVICE) for path in _files(profile.devices, first, holder.devices)]
+        mounts = [
+            Mount(path, path, CHARACTER_DEVICE) for path in _files(profile.devices, first, device_container.devices)
+        ]
         if not privileged:
-            mounts += [Mount(path, path) for path in _files(profile.optional_devices, first, holder.devices)]
+            mounts += [Mount(path, path) for path in _files(profile.optional_devices, first, device_container.devices)]
         mounts += [Mount(library.host_path, library.mount_path, read_only=True) for library in profile.libraries]
         for mount in mounts:
             found.setdefault(mount.mount_path, mount)
@@ -263,15 +273,15 @@ def volume_names(mount: Mount) -> Iterator[str]:
         yield f"accel-{legible}-{digest}" if legible else f"accel-{digest}"
 
 
-def _variables(holder: Holder, profiles: Sequence[Profile]) -> Iterator[Edit | Warn]:
+def _variables(device_container: DeviceContainer, profiles: Sequence[Profile]) -> Iterator[Edit | Warn]:
     """Variables that the container does not have; LD_LIBRARY_PATH is also put before a value of the user's."""
     ours = _merged(profiles)
-    have = {e.name: (i, e) for i, e in enumerate(holder.container.env or ()) if e is not None}
-    path = _path(holder, "env")
-    if LIBRARY_PATH in ours and (LIBRARY_PATH in have or holder.container.envFrom):
-        yield from _library_path(path, have.get(LIBRARY_PATH), ours.pop(LIBRARY_PATH), holder.container)
+    have = {e.name: (i, e) for i, e in enumerate(device_container.container.env or ()) if e is not None}
+    path = _path(device_container, "env")
+    if LIBRARY_PATH in ours and (LIBRARY_PATH in have or device_container.container.envFrom):
+        yield from _library_path(path, have.get(LIBRARY_PATH), ours.pop(LIBRARY_PATH), device_container.container)
     missing = {name: value for name, value in ours.items() if name not in have}
-    before = first_user_of(holder.container, missing) if missing else None
+    before = first_user_of(device_container.container, missing) if missing else None
     for name, value in missing.items():
         yield Append(path, {"name": name, "value": value}, key=("name",), before=before)
 
@@ -324,7 +334,7 @@ def _unsaid(container: Container) -> bool:
     return container.securityContext is None or container.securityContext.privileged is None
 
 
-def _whole_node(place: Place) -> Iterator[Edit]:
+def _whole_node(template: PodTemplate) -> Iterator[Edit]:
     """No two such Pods on one node.
 
     Nobody counts devices that no resource stands for, so two Pods would be given the same files. Kubernetes has no
@@ -334,21 +344,21 @@ def _whole_node(place: Place) -> Iterator[Edit]:
     (a device plugin, their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
     """
-    if labels_of(place.template.metadata).whole_node is None:
+    if labels_of(template.view.metadata).whole_node is None:
         yield Put(("metadata", "labels", WHOLE_NODE), "true")
-    affinity = place.spec.affinity and place.spec.affinity.podAntiAffinity
+    affinity = template.spec.affinity and template.spec.affinity.podAntiAffinity
     terms = (affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution) or ()
     if not any(term in (APART, APART_EVERYWHERE) for term in terms):
         path = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         yield Append(path, APART, key=("labelSelector", "topologyKey"))
 
 
-def _path(holder: Holder, *segments: str) -> Path:
-    return ("spec", holder.within, holder.index, *segments)
+def _path(device_container: DeviceContainer, *segments: str) -> Path:
+    return ("spec", device_container.list_name, device_container.index, *segments)
 
 
-def _why(_place: Place, resolution: Resolution) -> str:
-    return f"site config hostProfiles, mode {resolution.ask.mode}"
+def _why(_template: PodTemplate, resolution: Resolution) -> str:
+    return f"site config hostProfiles, mode {resolution.request.mode}"
 
 
 HOST: Final = Rule("host devices and libraries", host, _why)

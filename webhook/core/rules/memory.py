@@ -7,28 +7,30 @@ from webhook.core.patch import Append, Edit
 from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Found, Rule, container_path
 from webhook.core.schema.pod import VolumeMount
-from webhook.core.template import Place
+from webhook.core.template import PodTemplate
 
 SHM_VOLUME: Final = "accel-shm"
 SHM: Final = "/dev/shm"  # noqa: S108 (a mount point in the container, not a file of ours)  # noqa: S108 (a mount point in the container, not a file of ours)
 
 
-def shared_memory(place: Place, resolution: Resolution) -> Found:
+def shared_memory(template: PodTemplate, resolution: Resolution) -> Found:
     """An in-memory emptyDir at /dev/shm, for each holder that has nothing mounted there."""
-    size = resolution.ask.shm or _site_shm(resolution)
-    return () if size == "false" else _shared(place, resolution, size)
+    size = resolution.request.shm or _site_shm(resolution)
+    return () if size == "false" else _shared(template, resolution, size)
 
 
-def _shared(place: Place, resolution: Resolution, size: str) -> Iterator[Edit]:
-    bare = [h for h in resolution.holders if not any(m and _is_shm(m) for m in h.container.volumeMounts or ())]
+def _shared(template: PodTemplate, resolution: Resolution, size: str) -> Iterator[Edit]:
+    bare = [
+        h for h in resolution.device_containers if not any(m and _is_shm(m) for m in h.container.volumeMounts or ())
+    ]
     if not bare:
         return
-    if not any(v and v.name == SHM_VOLUME for v in place.spec.volumes or ()):
+    if not any(v and v.name == SHM_VOLUME for v in template.spec.volumes or ()):
         directory = {"medium": "Memory"} if size == "true" else {"medium": "Memory", "sizeLimit": size}
         yield Append(("spec", "volumes"), {"name": SHM_VOLUME, "emptyDir": directory}, key=("name",))
-    for holder in bare:
+    for device_container in bare:
         mount = {"name": SHM_VOLUME, "mountPath": SHM}
-        yield Append((*container_path(holder), "volumeMounts"), mount, key=("mountPath",))
+        yield Append((*container_path(device_container), "volumeMounts"), mount, key=("mountPath",))
 
 
 def _is_shm(mount: VolumeMount) -> bool:
@@ -41,13 +43,13 @@ def _site_shm(resolution: Resolution) -> str:
     return str(default).lower() if isinstance(default, bool) else default
 
 
-def _why(_place: Place, resolution: Resolution) -> str:
-    said = resolution.ask.shm
+def _why(_template: PodTemplate, resolution: Resolution) -> str:
+    said = resolution.request.shm
     return f"accel.io/shm: {said}" if said else f"site config sharedMemory: {resolution.site.config.shared_memory}"
 
 
-def _why_not(_place: Place, resolution: Resolution) -> str:
-    said = resolution.ask.shm
+def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
+    said = resolution.request.shm
     return f"something is mounted there already (accel.io/shm: {said})" if said not in (None, "false") else ""
 
 

@@ -8,33 +8,33 @@ from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
 from webhook.core.resolution import Resolution, own_topology
 from webhook.core.rules.rule import Found, Rule
-from webhook.core.template import Place
+from webhook.core.template import PodTemplate
 
 TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
 
 
-def node_selector(place: Place, resolution: Resolution) -> Found:
+def node_selector(template: PodTemplate, resolution: Resolution) -> Found:
     """The labels of the nodes that have the accelerator; several acceptable values become a node affinity."""
-    have, hardware = place.spec.nodeSelector or {}, resolution.accelerator
+    have, hardware = template.spec.nodeSelector or {}, resolution.accelerator
     found: list[Edit | Warn] = []
-    if not hardware.pinned and not place.owned_scheduling:
+    if not hardware.pinned and not template.owned_scheduling:
         platform = resolution.site.config.platform
         found.append(Warn("not-pinned", {"type": hardware.name, "platform": platform, "resource": hardware.resource}))
     for label, values in hardware.selector:
-        if label == TPU_TOPOLOGY and own_topology(place):
+        if label == TPU_TOPOLOGY and own_topology(template):
             continue
         value = have.get(label)
         if value is None:
-            found += _pin(place, label, values)
+            found += _pin(template, label, values)
         elif value not in values and not resolution.stored:
             raise _selector_conflict(label, value, f"{annotations.TYPE} {hardware.name}", values)
     return found
 
 
-def _pin(place: Place, label: str, values: tuple[str, ...]) -> Iterable[Edit]:
+def _pin(template: PodTemplate, label: str, values: tuple[str, ...]) -> Iterable[Edit]:
     if len(values) == 1:
         return (Put(("spec", "nodeSelector", label), values[0]),)
-    return _node_affinity(place, label, values)
+    return _node_affinity(template, label, values)
 
 
 def _selector_conflict(label: str, value: str, source: str, values: tuple[str, ...]) -> Denied:
@@ -42,7 +42,7 @@ def _selector_conflict(label: str, value: str, source: str, values: tuple[str, .
     return Denied("selector-conflict", where=f"nodeSelector {label}", value=value, source=source, want=want)
 
 
-def _node_affinity(place: Place, label: str, values: tuple[str, ...]) -> Iterator[Edit]:
+def _node_affinity(template: PodTemplate, label: str, values: tuple[str, ...]) -> Iterator[Edit]:
     """`In` is added to each of the user's required terms, since terms are alternatives.
 
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
@@ -50,7 +50,7 @@ def _node_affinity(place: Place, label: str, values: tuple[str, ...]) -> Iterato
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     expression = {"key": label, "operator": "In", "values": list(values)}
     path = ("spec", "affinity", "nodeAffinity", required, "nodeSelectorTerms")
-    node_affinity = place.spec.affinity and place.spec.affinity.nodeAffinity
+    node_affinity = template.spec.affinity and template.spec.affinity.nodeAffinity
     terms = node_affinity and node_affinity.requiredDuringSchedulingIgnoredDuringExecution
     if not terms or not terms.nodeSelectorTerms:
         yield Append(path, {"matchExpressions": [expression]}, key=("matchExpressions",))
@@ -66,10 +66,10 @@ def _node_affinity(place: Place, label: str, values: tuple[str, ...]) -> Iterato
             yield Append((*path, index, "matchExpressions"), expression, key=("key", "operator"))
 
 
-def tolerations(place: Place, resolution: Resolution) -> Found:
+def tolerations(template: PodTemplate, resolution: Resolution) -> Found:
     """Tolerations of the accelerator's taints, where the user has none of that key or of every key."""
     tolerated: list[str | None] = []
-    for there in place.spec.tolerations or ():
+    for there in template.spec.tolerations or ():
         if there is None:
             continue
         if not there.key and there.operator == "Exists":
@@ -80,24 +80,24 @@ def tolerations(place: Place, resolution: Resolution) -> Found:
     return [Append(path, {"key": key, "operator": "Exists"}, key=("key",)) for key in missing]
 
 
-def _why(_place: Place, resolution: Resolution) -> str:
+def _why(_template: PodTemplate, resolution: Resolution) -> str:
     return f"nodes with {resolution.accelerator.name}, by the labels of platform {resolution.site.config.platform}"
 
 
-def _why_not(place: Place, resolution: Resolution) -> str:
+def _why_not(template: PodTemplate, resolution: Resolution) -> str:
     hardware, platform = resolution.accelerator, resolution.site.config.platform
     if platform == "none":
         return "site config platform: none"
     if not hardware.selector:
         return f"{hardware.name} is any node with {hardware.resource}, on platform {platform}"
-    return "there already" + (", or the slice has a topology of its own" if own_topology(place) else "")
+    return "there already" + (", or the slice has a topology of its own" if own_topology(template) else "")
 
 
-def _taint(_place: Place, _resolution: Resolution) -> str:
+def _taint(_template: PodTemplate, _resolution: Resolution) -> str:
     return "the taint of such nodes"
 
 
-def _no_taint(_place: Place, resolution: Resolution) -> str:
+def _no_taint(_template: PodTemplate, resolution: Resolution) -> str:
     return "there already" if resolution.accelerator.tolerations else "no taint is known on such nodes"
 
 

@@ -19,35 +19,35 @@ from webhook.core.resolution import Resolution, own_topology
 from webhook.core.rules.rule import Rule
 from webhook.core.schema.pod import Toleration
 from webhook.core.site import Placement
-from webhook.core.template import Place
+from webhook.core.template import PodTemplate
 
 
-def placement(place: Place, resolution: Resolution) -> Iterable[Edit | Warn]:
+def placement(template: PodTemplate, resolution: Resolution) -> Iterable[Edit | Warn]:
     """Every named set, in the order of their names in the annotation."""
-    return _placed(place, resolution) if resolution.ask.placements else ()
+    return _placed(template, resolution) if resolution.request.placements else ()
 
 
-def _placed(place: Place, resolution: Resolution) -> Iterator[Edit]:
-    chosen = list(_chosen(place, resolution))
-    yield from _node_selector(place, resolution, chosen)
-    yield from _tolerations(place, resolution, [t for _, found in chosen for t in found.tolerations])
+def _placed(template: PodTemplate, resolution: Resolution) -> Iterator[Edit]:
+    chosen = list(_chosen(template, resolution))
+    yield from _node_selector(template, resolution, chosen)
+    yield from _tolerations(template, resolution, [t for _, found in chosen for t in found.tolerations])
     for _, found in chosen:
         for key, value in found.annotations.items():
-            if place.annotations.get(key) is None:
+            if template.annotations.get(key) is None:
                 yield Put(("metadata", "annotations", key), value)
         yield from _resources(resolution, found)
 
 
-def _chosen(place: Place, resolution: Resolution) -> Iterator[tuple[str, Placement]]:
+def _chosen(template: PodTemplate, resolution: Resolution) -> Iterator[tuple[str, Placement]]:
     """The named sets that the namespace may use; a name is only ever looked up, never a pattern or a path.
 
     An object that is stored was allowed them when it came: it gets nothing that it does not have. So was the workload
     of a Pod: to deny the Pod because the site has changed would stop the workload at its next restart.
     """
-    known = resolution.stored or place.of_workload
+    known = resolution.stored or template.of_workload
     site, namespace = resolution.site, resolution.namespace
     usable = site.placement_names(namespace)
-    for name in resolution.ask.placements:
+    for name in resolution.request.placements:
         found = site.config.placements.get(name)
         if found is not None and (name in usable or resolution.stored):
             yield name, found
@@ -57,9 +57,11 @@ def _chosen(place: Place, resolution: Resolution) -> Iterator[tuple[str, Placeme
             raise Denied(code, value=name, namespace=quoted(namespace), valid=valid)
 
 
-def _node_selector(place: Place, resolution: Resolution, chosen: Iterable[tuple[str, Placement]]) -> Iterator[Edit]:
-    have = {label: value for label, value in (place.spec.nodeSelector or {}).items() if value is not None}
-    needed = {label: ("the type", values) for label, values in _needed(place, resolution).items()}
+def _node_selector(
+    template: PodTemplate, resolution: Resolution, chosen: Iterable[tuple[str, Placement]]
+) -> Iterator[Edit]:
+    have = {label: value for label, value in (template.spec.nodeSelector or {}).items() if value is not None}
+    needed = {label: ("the type", values) for label, values in _needed(template, resolution).items()}
     for name, found in chosen:
         for label, value in found.node_selector.items():
             if have.get(label, value) != value and not resolution.stored:
@@ -73,17 +75,17 @@ def _node_selector(place: Place, resolution: Resolution, chosen: Iterable[tuple[
                 yield Put(("spec", "nodeSelector", label), value)
 
 
-def _needed(place: Place, resolution: Resolution) -> dict[str, tuple[str, ...]]:
+def _needed(template: PodTemplate, resolution: Resolution) -> dict[str, tuple[str, ...]]:
     """The labels of the accelerator's own nodes, with the values of which one will do."""
     labels = dict(resolution.accelerator.selector)
-    if own_topology(place):
+    if own_topology(template):
         labels.pop(TOPOLOGY_LABEL, None)
     return labels
 
 
-def _tolerations(place: Place, resolution: Resolution, wanted: Iterable[Any]) -> Iterator[Edit]:
+def _tolerations(template: PodTemplate, resolution: Resolution, wanted: Iterable[Any]) -> Iterator[Edit]:
     """What nobody tolerates yet: neither the user, nor the accelerator's own tolerations."""
-    have = [t for t in place.spec.tolerations or () if t is not None]
+    have = [t for t in template.spec.tolerations or () if t is not None]
     have += [Toleration(key=key, operator="Exists") for key in resolution.accelerator.tolerations]
     for toleration in wanted:
         item = msgspec.to_builtins(toleration)
@@ -109,20 +111,23 @@ def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
 
 def _resources(resolution: Resolution, found: Placement) -> Iterator[Edit]:
     """Requests and limits of each container with devices; a container that says either has its own."""
-    for holder in resolution.holders:
+    for device_container in resolution.device_containers:
         for resource, amount in found.resources.items():
-            if asked_amounts(holder.container, resource):
+            if asked_amounts(device_container.container, resource):
                 continue
             for part in ("limits", "requests"):
-                yield Put(("spec", holder.within, holder.index, "resources", part, resource), str(amount))
+                yield Put(
+                    ("spec", device_container.list_name, device_container.index, "resources", part, resource),
+                    str(amount),
+                )
 
 
-def _why(_place: Place, resolution: Resolution) -> str:
-    return " and ".join(f"site config placements.{name}" for name in resolution.ask.placements)
+def _why(_template: PodTemplate, resolution: Resolution) -> str:
+    return " and ".join(f"site config placements.{name}" for name in resolution.request.placements)
 
 
-def _why_not(_place: Place, resolution: Resolution) -> str:
-    return "there already" if resolution.ask.placements else ""
+def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
+    return "there already" if resolution.request.placements else ""
 
 
 PLACEMENT_RULE: Final = Rule("accel.io/placement", placement, _why, _why_not)

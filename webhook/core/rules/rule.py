@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import final
 
-from webhook.core.devices import Holder
+from webhook.core.devices import DeviceContainer
 from webhook.core.messages import Warn
 from webhook.core.patch import Edit, Path
 from webhook.core.resolution import Resolution
-from webhook.core.template import Place
+from webhook.core.template import PodTemplate
 
 Found = Iterable[Edit | Warn]
 
 
-def silent(_place: Place, _resolution: Resolution) -> str:
+def silent(_template: PodTemplate, _resolution: Resolution) -> str:
     """No reason, where nobody would ask for one."""
     return ""
 
@@ -28,11 +28,11 @@ class Rule:
     """
 
     subject: str  # what it is about, for people
-    apply: Callable[[Place, Resolution], Found]
-    why: Callable[[Place, Resolution], str]  # the reason for what it adds
-    why_not: Callable[[Place, Resolution], str] = silent  # why it added nothing
+    apply: Callable[[PodTemplate, Resolution], Found]
+    why: Callable[[PodTemplate, Resolution], str]  # the reason for what it adds
+    why_not: Callable[[PodTemplate, Resolution], str] = silent  # why it added nothing
 
 
-def container_path(holder: Holder) -> Path:
+def container_path(device_container: DeviceContainer) -> Path:
     """Where a container with devices stands in its template."""
-    return ("spec", holder.within, holder.index)
+    return ("spec", device_container.list_name, device_container.index)

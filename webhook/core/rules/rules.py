@@ -15,7 +15,7 @@ from webhook.core.rules.placement import PLACEMENT_RULE
 from webhook.core.rules.resources import PLACEHOLDERS, PRIVILEGED, RESOURCES
 from webhook.core.rules.rule import Rule
 from webhook.core.rules.scheduler import NEURON, SCHEDULER
-from webhook.core.template import Place
+from webhook.core.template import PodTemplate
 
 RULES: Final[tuple[Rule, ...]] = (
     PROVENANCE,
@@ -35,7 +35,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def apply_rules(place: Place, resolution: Resolution) -> Iterator[Edit | Warn]:
+def apply_rules(template: PodTemplate, resolution: Resolution) -> Iterator[Edit | Warn]:
     """All edits and warnings of one template."""
     for rule in RULES:
-        yield from rule.apply(place, resolution)
+        yield from rule.apply(template, resolution)

@@ -74,7 +74,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     auditAnnotations: dict[str, str] | None = None
 
 
-class Answered(msgspec.Struct, frozen=True, gc=False):
+class ReviewResponse(msgspec.Struct, frozen=True, gc=False):
     """An AdmissionReview with a response, as the API server wants it back."""
 
     response: Response
