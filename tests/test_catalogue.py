@@ -16,7 +16,7 @@ from webhook.core.catalogue import tpu
 from webhook.core.catalogue.catalogue import Accelerator, Catalogue, Selector
 from webhook.core.messages import Denied
 from webhook.core.schema.catalogue import Platform, Tpu
-from webhook.core.schema.decode import BadConfig
+from webhook.errors import BadConfig
 
 BUILTIN = load.builtin()
 PLATFORMS: tuple[Platform, ...] = ("gke", "eks", "aks", "gfd", "none")

@@ -13,8 +13,9 @@ import yaml
 from tests import budget
 from tests.test_manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
 from webhook.core.schema import nodes, text_limits
+from webhook.errors import BadManifest
 from webhook.manifest.edit import rewrite
-from webhook.manifest.inject import BadManifest, injected, joined, results
+from webhook.manifest.inject import injected, joined, results
 from webhook.manifest.style import JSON, Layout
 
 ROOT = Path(__file__).parent.parent

@@ -17,9 +17,10 @@ from webhook import load
 from webhook.core.messages import Denied
 from webhook.core.schema import nodes
 from webhook.core.site import Site
+from webhook.errors import BadManifest
 from webhook.manifest import inject
 from webhook.manifest.edit import rewrite, spliced
-from webhook.manifest.inject import BadManifest, injected, results
+from webhook.manifest.inject import injected, results
 
 SITE = load.load()
 EXAMPLES = sorted(p for p in (Path(__file__).parent.parent / "examples").glob("*.yaml") if p.stem != "site")

@@ -26,10 +26,11 @@ from tests.process import CA, issue, most_memory, process, until
 from tests.process import replica as started
 from webhook.core.admission import Answer
 from webhook.core.site import Site
+from webhook.errors import BadSetting
 from webhook.server.connections import Limits
 from webhook.server.log import configure
 from webhook.server.replica import Addresses, running
-from webhook.server.settings import BadSetting, Settings
+from webhook.server.settings import Settings
 
 LOCAL = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, lame_duck=0, drain_timeout=5)
 SHORT = Limits(handshake=1, read=1, idle=2, shutdown=1, look=0.1)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests import budget
 from webhook import load
-from webhook.core.schema.decode import BadConfig
 from webhook.core.site import Config, Device, Library, Site
+from webhook.errors import BadConfig
 
 BUILTIN = load.builtin()
 

@@ -16,7 +16,8 @@ from cryptography.x509.oid import NameOID
 
 from certs import authority
 from tests.client import identity
-from webhook.server.tls import BadPair, Certificate, Pem, build, names_of
+from webhook.errors import BadPair
+from webhook.server.tls import Certificate, Pem, build, names_of
 
 NOW = datetime.now(UTC)
 CA = authority.new_ca(NOW)

@@ -16,8 +16,8 @@ from tests.case import Outcome, decided, review
 from webhook import load
 from webhook.core.admission import admit
 from webhook.core.annotations import KEYS
-from webhook.core.schema.decode import BadConfig
 from webhook.core.site import Site
+from webhook.errors import BadConfig
 
 CONFIG = b"""
 schedulers:

@@ -10,11 +10,11 @@ import pytest
 from certs import authority, directory
 from tests.client import Recorder
 from webhook import load
-from webhook.core.schema.decode import BadConfig
 from webhook.core.site import Site
+from webhook.errors import BadConfig, Unusable
 from webhook.server.health import Health
 from webhook.server.metrics import Metrics
-from webhook.server.watch import CertificateFiles, SiteFile, StateFile, Unusable
+from webhook.server.watch import CertificateFiles, SiteFile, StateFile
 
 NOW = datetime.now(UTC)
 CA = authority.new_ca(NOW)

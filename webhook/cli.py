@@ -14,7 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from webhook import __version__
-from webhook.server.settings import BadSetting, Settings
+from webhook.errors import Failure, UserError
+from webhook.server.settings import Settings
 
 ELSEWHERE = {"check": ("webhook.check", "check_app"), "certs": ("certs.cli", "certs_app")}
 """Commands that bring their own typer application: name to module and attribute."""
@@ -247,25 +248,10 @@ def serve(
     raise typer.Exit(replica.serve(settings))
 
 
-class Failure(Exception):
-    """A command cannot do what it was asked; the text is one line for the user."""
-
-
 def _said(error: Exception) -> tuple[str, int] | None:
     """What to say of an error that is the user's to mend, and the exit code; None where it is ours."""
-    if isinstance(error, BadSetting):
-        return str(error), 2
-    rooms = (
-        ("webhook.core.schema.decode", "BadConfig"),
-        ("webhook.manifest.inject", "BadManifest"),
-        ("webhook.command.files", "Unreadable"),
-    )
-    known = [getattr(sys.modules[module], name) for module, name in rooms if module in sys.modules]
-    if isinstance(error, (Failure, *known)):
-        return str(error), 1
-    messages = sys.modules.get("webhook.core.messages")
-    if messages is not None and isinstance(error, messages.Denied):
-        return error.message.replace("accel.io/type: ", ""), 1
+    if isinstance(error, UserError):
+        return str(error).replace("accel.io/type: ", ""), error.exit_code
     if isinstance(error, OSError):
         return ": ".join(filter(None, (error.filename, error.strerror or str(error)))), 1
     return None

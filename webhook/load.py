@@ -4,8 +4,8 @@ from importlib import resources
 from pathlib import Path
 
 from webhook.core.schema import text_limits
-from webhook.core.schema.decode import BadConfig
 from webhook.core.site import Site
+from webhook.errors import BadConfig
 
 
 def builtin() -> tuple[tuple[str, bytes], ...]:

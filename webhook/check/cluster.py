@@ -39,8 +39,8 @@ from webhook.check.facts import (
 from webhook.core.annotations import INJECTED, TYPE
 from webhook.core.kinds.kind import Kind
 from webhook.core.kinds.registry import WORKLOADS
-from webhook.core.schema.decode import BadConfig
 from webhook.core.site import Site
+from webhook.errors import BadConfig
 
 SECONDS = 20.0
 """After this no call is begun; the last one takes its own time limit at most."""

@@ -25,9 +25,10 @@ from rich.text import Text
 from webhook.command import diff, terminal
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.schema.nodes import Document
+from webhook.errors import BadManifest
 from webhook.manifest import inject
 from webhook.manifest.edit import rewrite
-from webhook.manifest.inject import BadManifest, Subject
+from webhook.manifest.inject import Subject
 from webhook.server.log import configure
 from webhook.server.replica import Addresses, running
 from webhook.server.settings import Settings

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from webhook.core.messages import printable
+from webhook.errors import printable
 from webhook.manifest.edit import Splice, spliced
 
 

@@ -7,13 +7,10 @@ from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
 from webhook.core.schema.text_limits import MANIFESTS
+from webhook.errors import Unreadable
 
 ENDINGS = (".yaml", ".yml", ".json")
 """What a directory's files must end in, as with kubectl."""
-
-
-class Unreadable(Exception):
-    """A file cannot be read; one line, with its name."""
 
 
 def read(names: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableT
 from rich.segment import Segment
 from rich.text import Text
 
-from webhook.core.messages import printable
+from webhook.errors import printable
 
 WIDE = 160
 """Columns of a table that goes into a file or a pipe, where nobody's window counts."""

@@ -16,10 +16,10 @@ from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Section, render
-from webhook.core.review import BadReview, TooDeep
 from webhook.core.schema.admission import Request, Response, Status
 from webhook.core.schema.operation import Operation
 from webhook.core.site import Site
+from webhook.errors import BadReview, TooDeep
 
 
 @final

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, final
 
+from webhook.errors import UserError, printable
+
 LONGEST_VALUE: Final = 64
 """Characters of a user's own text that are repeated to them; the rest is cut."""
 
@@ -132,11 +134,6 @@ FORBIDDEN: Final = frozenset({"namespace-not-allowed", "scheduler-not-allowed", 
 """Denials that are an admin's policy (403 Forbidden), not a mistake in the object (422 Invalid)."""
 
 
-def printable(value: object) -> str:
-    """Text that cannot break a line, a log or a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in str(value))
-
-
 def quoted(value: object) -> str:
     """A user's text made safe for one line: printable, at most `LONGEST_VALUE` characters, in double quotes."""
     text = str(value)
@@ -163,7 +160,7 @@ class Warn:
         return line if len(line) <= LONGEST_WARNING else line[: LONGEST_WARNING - 1] + "…"
 
 
-class Denied(Exception):
+class Denied(UserError):
     """The object cannot be admitted as it is written; `message` says why and what would be valid.
 
     `value` is quoted here; the other facts are made printable, and callers cut those that are the user's own text.

@@ -11,20 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core.messages import printable
 from webhook.core.schema.admission import API_VERSION, KIND, AdmissionReview, Reader, Request, Response, ReviewResponse
 from webhook.core.schema.operation import Operation
+from webhook.errors import BadReview, TooDeep, printable
 
 OPENING: Final = 160
 """Bytes from the beginning of a review to the end of its `"kind":{`, at most."""
-
-
-class BadReview(Exception):
-    """The body is not an AdmissionReview that we understand: an HTTP 400, not a decision."""
-
-
-class TooDeep(BadReview):
-    """Something in it is nested more deeply than can be read."""
 
 
 _DECODER: Final = msgspec.json.Decoder(AdmissionReview[msgspec.Raw])

@@ -16,7 +16,7 @@ from webhook.core.catalogue.catalogue import Catalogue
 from webhook.core.messages import quoted
 from webhook.core.schema import decode, syntax
 from webhook.core.schema.catalogue import AnyEntry, Platform, types
-from webhook.core.schema.decode import BadConfig
+from webhook.errors import BadConfig
 
 Mode = Literal["plugin", "host"]
 

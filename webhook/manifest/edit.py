@@ -16,6 +16,7 @@ import msgspec
 from webhook.core.patch import pointer
 from webhook.core.schema import nodes
 from webhook.core.schema.nodes import Document, Node
+from webhook.errors import BadYaml
 from webhook.manifest.style import Layout
 
 Change = dict[str, Any]
@@ -24,7 +25,7 @@ Change = dict[str, Any]
 _COLON = re.compile(r"[ \t\r\n]*+:")
 
 
-class _Stuck(Exception):
+class CannotEditInPlace(Exception):
     """This layout of text cannot be edited in place."""
 
 
@@ -63,7 +64,7 @@ def rewrite(document: Document, operations: Sequence[Change]) -> Rewritten:
             text = spliced(document.text, splices)
             if [nodes.plain(d.root) for d in nodes.documents(text)] == [want]:
                 return Rewritten(text, want, tuple(splices))
-        except (_Stuck, nodes.BadYaml):
+        except (CannotEditInPlace, BadYaml):
             continue
     text = printed(want, document.text)
     return Rewritten(text, want, (Splice(0, len(document.text), text),), kept=False)
@@ -144,7 +145,7 @@ def _thawed(original: Node, expand: bool) -> _Child:
     entries = [_Entry(child, item, key, name) for child, item, key, name in rows]
     named = {entry.name: entry for entry in entries}
     if len(named) < len(entries):
-        raise _Stuck  # a key that is given twice
+        raise CannotEditInPlace  # a key that is given twice
     merge = next((e for e in entries if expand and e.key and nodes.is_merge(e.name, e.key)), None)
     if merge is None:
         return _Branch(original, named=named)
@@ -163,7 +164,7 @@ def _value(child: _Child) -> Any:
     if child.node.kind == "sequence":
         return [_value(entry.child) for entry in child.items]
     if any(e.key is not None and nodes.is_merge(e.name, e.key) for e in child.entries):
-        raise _Stuck
+        raise CannotEditInPlace
     return {entry.name: _value(entry.child) for entry in child.entries}
 
 
@@ -181,7 +182,7 @@ class _Page:
     def splices(self, operations: Sequence[Change]) -> list[Splice]:
         root = _thawed(self._root, self._expand)
         if not isinstance(root, _Branch):
-            raise _Stuck
+            raise CannotEditInPlace
         for operation in operations:
             self._apply(root, _unescaped(operation["path"]), operation)
         splices = list(self._splices(root))
@@ -190,7 +191,7 @@ class _Page:
         splices = [Splice(start, end, text.replace("\n", self._newline)) for start, end, text in splices]
         splices.sort(key=lambda splice: splice.start)
         if any(later.start < earlier.end for earlier, later in pairwise(splices)):
-            raise _Stuck
+            raise CannotEditInPlace
         return splices
 
     def _unended(self, last: Node) -> list[Splice]:
@@ -214,7 +215,7 @@ class _Page:
                 entry.child.value = jsonpatch.apply_patch(entry.child.value, [below], in_place=True)
                 return
             if not isinstance(entry.child, _Branch):
-                raise _Stuck
+                raise CannotEditInPlace
             branch = entry.child
         self._change(branch, path[-1], operation)
 
@@ -223,7 +224,7 @@ class _Page:
         entry = None if kind == "add" and branch.node.kind == "sequence" else branch.find(name)
         if kind == "remove":
             if entry is None:
-                raise _Stuck
+                raise CannotEditInPlace
             branch.remove(name)
             return
         value = _New(copy.deepcopy(operation["value"]))
@@ -274,7 +275,7 @@ class _Page:
             yield Splice(old.start, old.end, text if old.end > old.start else " " + text)
             return
         if entry.key is None:
-            raise _Stuck
+            raise CannotEditInPlace
         start, end = self._after_colon(entry.key), self._line_end(old.end)
         yield Splice(start, old.end, "")
         lines = self._layout.nested(value)
@@ -324,7 +325,7 @@ class _Page:
         """Behind the last item between brackets; on lines of their own where that one has its own."""
         rest = self._lines[last.end : flow.end - 1]
         if "#" in rest:
-            raise _Stuck
+            raise CannotEditInPlace
         comma = rest.find(",") + 1
         at = last.end + comma
         separator = "" if comma else ","
@@ -343,7 +344,7 @@ class _Page:
         begin = self._lines.rfind("\n", 0, entry.key.start if entry.key else old.start) + 1
         while not entry.key and self._lines[begin : begin + branch.node.column + 1].strip() != "-":
             if begin <= branch.node.start - branch.node.column:
-                raise _Stuck
+                raise CannotEditInPlace
             begin = self._lines.rfind("\n", 0, begin - 1) + 1
         if self._lines[begin : begin + branch.node.column].strip():
             return self._moved_up(branch, entry)
@@ -354,15 +355,15 @@ class _Page:
         """The first key on the line of its dash: the next key takes its place."""
         nearest = next((e.key for e in branch.entries if e.key is not None), None)
         if entry.key is None or entry.old is None or nearest is None or nearest.start < entry.old.end:
-            raise _Stuck
+            raise CannotEditInPlace
         if self._lines[entry.old.end : nearest.start].strip():
-            raise _Stuck
+            raise CannotEditInPlace
         return Splice(entry.key.start, nearest.start, "")
 
     def _after_colon(self, key: Node) -> int:
         match = _COLON.match(self._lines, key.end)
         if match is None:
-            raise _Stuck
+            raise CannotEditInPlace
         return match.end()
 
     def _line_end(self, at: int) -> int:

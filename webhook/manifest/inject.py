@@ -17,8 +17,9 @@ from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import pointer, render
 from webhook.core.schema import nodes
-from webhook.core.schema.nodes import BadYaml, Document, Node
+from webhook.core.schema.nodes import Document, Node
 from webhook.core.site import Site
+from webhook.errors import BadManifest, BadYaml
 from webhook.manifest.edit import Change, Splice, rewrite, spliced
 
 BOM = "\ufeff"
@@ -29,10 +30,6 @@ LAYOUT_LOST = "accel.io: cannot be edited in place: written anew, without its co
 
 
 NO_OBJECT = "accel.io: not a Kubernetes object (apiVersion and kind): left as it is"
-
-
-class BadManifest(Exception):
-    """The file is not YAML that can be read; one line: file:line:column: what is wrong."""
 
 
 class Subject(msgspec.Struct, frozen=True):

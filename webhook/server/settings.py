@@ -7,9 +7,7 @@ from typing import Literal
 
 import msgspec
 
-
-class BadSetting(Exception):
-    """A flag has a value that cannot work; the message names the flag, the value and what is valid."""
+from webhook.errors import BadSetting
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,14 +20,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from webhook.errors import BadPair
+
 MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has no others."""
-
-
-class BadPair(Exception):
-    """The files are not a certificate and its key that could serve now; the message says what is wrong."""
 
 
 class Pem(msgspec.Struct, frozen=True):

@@ -13,18 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from webhook.core.schema.decode import BadConfig
 from webhook.core.site import Site
+from webhook.errors import BadConfig, BadPair, Unusable
 from webhook.server.health import Health
 from webhook.server.log import Log
 from webhook.server.metrics import Metrics
-from webhook.server.tls import BadPair, Certificate, Pair, Pem, build
+from webhook.server.tls import Certificate, Pair, Pem, build
 
 Clock = Callable[[], datetime]
-
-
-class Unusable(Exception):
-    """The file is not there, cannot be read, or holds nothing that can be used; the message says which."""
 
 
 def read(path: str) -> bytes:

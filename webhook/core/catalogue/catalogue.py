@@ -13,8 +13,8 @@ from webhook.core.catalogue.accelerator import Accelerator, Selector, Slice
 from webhook.core.messages import Denied
 from webhook.core.schema import decode
 from webhook.core.schema.catalogue import Ambiguous, AnyEntry, Devices, Instance, Labels, Model, Platform, Tpu, several
-from webhook.core.schema.decode import BadConfig
 from webhook.core.topology import Shape
+from webhook.errors import BadConfig
 
 Sourced = tuple[str, AnyEntry]
 """An entry and where it stands, for errors: "tpu.yaml: $[3]"."""

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from webhook.core.messages import LONGEST_VALUE, printable, quoted
+from webhook.core.messages import LONGEST_VALUE, quoted
 from webhook.core.schema import nodes, text_limits
-from webhook.core.schema.nodes import BadYaml
+from webhook.errors import BadConfig, BadYaml
 
 T = TypeVar("T")
 
@@ -28,13 +28,6 @@ _EXPECTED = re.compile(r"Expected `(?P<type>[^`]*+)`")
 _OWN = re.compile(r"(?P<field>[a-z][A-Za-z]*+): (?P<rest>.*+)", re.DOTALL)
 _UNKNOWN, _MISSING = "Object contains unknown field `", "Object missing required field `"
 _WORDS = {"object": "a mapping", "array": "a list", "str": "text", "int": "a whole number", "bool": "true or false"}
-
-
-class BadConfig(Exception):
-    """A file that an admin wrote cannot be used; the text is one line, meant for that admin."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(printable(text if len(text) <= LONGEST else text[:LONGEST] + "…"))
 
 
 def decode(data: bytes, filename: str, form: type[T]) -> T:

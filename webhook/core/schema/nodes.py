@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import yaml
 
-from webhook.core.messages import printable, quoted
+from webhook.core.messages import quoted
 from webhook.core.schema.text_limits import LEVELS, OF_MANIFEST, Expanded
+from webhook.errors import BadYaml
 
 _WORDS: dict[str, object] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -35,14 +36,6 @@ _MERGE = "<<"
 _DASH = re.compile(r"(?:[&!][^ \t\r\n]*+|[ \t\r\n]++|#[^\n]*+)*+-")
 """The first dash of a list, behind its anchor, its tag and comments."""
 _LONE_RETURN = re.compile(r"\r(?!\n)")
-
-
-class BadYaml(Exception):
-    """The text cannot be read; `where` is an index into it, and the exception's text is one line."""
-
-    def __init__(self, where: int, problem: str) -> None:
-        self.where = where
-        super().__init__(printable(problem))
 
 
 class Node(msgspec.Struct, frozen=True, eq=False):
