@@ -14,7 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from webhook import __version__
-from webhook.errors import Failure, UserError
+from webhook.core.messages import quoted
+from webhook.errors import Failure, UserError, printable
 from webhook.server.settings import Settings
 
 ELSEWHERE = {"check": ("webhook.check", "check_app"), "certs": ("certs.cli", "certs_app")}
@@ -142,7 +143,7 @@ def catalogue(
     types = catalogue.listed(site, pattern)
     if not types:
         near = catalogue.nearest(site, pattern)
-        raise Failure(f'no type matches "{pattern}"' + (f"; nearest: {', '.join(near)}" if near else ""))
+        raise Failure(f"no type matches {quoted(pattern)}" + (f"; nearest: {', '.join(near)}" if near else ""))
     if output == "table":
         terminal.show(catalogue.table(types, site))
     else:
@@ -253,7 +254,7 @@ def _said(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, UserError):
         return str(error).replace("accel.io/type: ", ""), error.exit_code
     if isinstance(error, OSError):
-        return ": ".join(filter(None, (error.filename, error.strerror or str(error)))), 1
+        return printable(": ".join(filter(None, (error.filename, error.strerror or str(error))))), 1
     return None
 
 
@@ -274,5 +275,5 @@ def main() -> None:
         said = _said(error)
         text = " ".join(str(error).split())[:300]
         line, code = said or (f"{type(error).__name__}: {text} (a bug; ACCEL_DEBUG=1 shows where)", 2)
-        sys.stderr.write(f"error: {line}\n")
+        sys.stderr.write("\n".join(map(printable, f"error: {line}".split("\n"))) + "\n")
         sys.exit(code)

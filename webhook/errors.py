@@ -68,6 +68,9 @@ class BadSetting(UserError):
 class Unreadable(UserError):
     """A file cannot be read; one line, with its name."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
+
 
 class Unusable(UserError):
     """The file is not there, cannot be read, or holds nothing that can be used; the message says which."""

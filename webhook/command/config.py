@@ -3,13 +3,21 @@
 from collections.abc import Iterator
 
 from webhook.command import catalogue, terminal
-from webhook.core.messages import Denied
+from webhook.core.messages import Denied, quoted
 from webhook.core.site import Site
+from webhook.errors import printable
+
+MOST_PROBLEMS = 20
+"""Problems that are told; each may need a look at every type's name."""
 
 
 def check(site: Site, name: str) -> None:
     """A file that was read without an error: what is in it, and what in it can have no effect."""
-    for problem in idle(site):
+    name = printable(name)
+    for number, problem in enumerate(idle(site)):
+        if number == MOST_PROBLEMS:
+            terminal.say("warning", "yellow", f"{name}: there are more of them")
+            break
         terminal.say("warning", "yellow", f"{name}: {problem}")
     terminal.out().print(f"{name}: valid; {_summary(site)}", soft_wrap=True)
 
@@ -43,10 +51,10 @@ def idle(site: Site) -> Iterator[str]:
 
 
 def _matchless(site: Site, path: str, patterns: tuple[str, ...]) -> Iterator[str]:
-    for pattern in patterns:
+    for pattern in dict.fromkeys(patterns):
         if not any(site.catalogue.matching(pattern)) and not _is_type(site, pattern):
             near = catalogue.nearest(site, pattern)
-            yield f'{path}: "{pattern}" is no type\'s name' + (f"; nearest: {near[0]}" if near else "")
+            yield f"{path}: {quoted(pattern)} is no type's name" + (f"; nearest: {near[0]}" if near else "")
 
 
 def _is_type(site: Site, name: str) -> bool:

@@ -12,6 +12,7 @@ from webhook.core.admission import view
 from webhook.core.kinds.kind import Context
 from webhook.core.messages import Denied
 from webhook.core.site import Site
+from webhook.errors import printable
 from webhook.manifest import inject
 from webhook.manifest.inject import Subject
 
@@ -56,7 +57,7 @@ def _page(explanation: Explanation) -> RenderableType:
     around = [_listing("also", explanation.around, "  ")] if explanation.around else []
     return Group(
         Text.assemble((explanation.name, "bold cyan"), "  ", (explanation.verdict, style)),
-        *(Text(f"  {line}", style="red") for line in explanation.denied.splitlines()),
+        *(Text(f"  {line}", style="red") for line in explanation.denied.split("\n") if line),
         *(_part(part, not explanation.denied) for part in explanation.parts),
         *(["", *around] if around else []),
         *(Text.assemble(("  warning: ", "yellow"), warning) for warning in explanation.warnings),
@@ -64,7 +65,7 @@ def _page(explanation: Explanation) -> RenderableType:
 
 
 def _part(part: Part, resolved: bool) -> RenderableType:
-    title = f"{part.name}, {part.path}" if part.name else part.path
+    title = printable(f"{part.name}, {part.path}" if part.name else part.path)
     lines: list[RenderableType] = ["", Text(f"  {title}", style="bold"), _listing("asks", part.asks)]
     if resolved and part.means:
         label = "means" if part.gets or part.gets_not else "gets"
@@ -80,9 +81,9 @@ def _listing(label: str, lines: Sequence[Line], margin: str = "    ") -> Rendera
     """Lines, and below those with one reason the reason: it fits any window, and can be read aloud."""
     text, before = Text(), f"{margin}{label:<{LABEL}}"
     for index, line in enumerate(lines):
-        text.append(before, "dim").append(f"{line.what}\n")
+        text.append(before, "dim").append(f"{printable(line.what)}\n")
         before = " " * len(before)
         if index + 1 == len(lines) or lines[index + 1].why != line.why:
-            text.append(f"{before}  ({line.why})\n", "dim")
+            text.append(f"{before}  ({printable(line.why)})\n", "dim")
     text.end = ""
     return text

@@ -7,14 +7,14 @@ from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
 from webhook.core.schema.text_limits import MANIFESTS
-from webhook.errors import Unreadable
+from webhook.errors import Unreadable, printable
 
 ENDINGS = (".yaml", ".yml", ".json")
 """What a directory's files must end in, as with kubectl."""
 
 
 def read(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(name, text) of each; "-" is stdin, a directory is its manifests in the order of their names."""
+    """(name as it can be shown, text) of each; "-" is stdin, a directory its manifests in the order of their names."""
     left = MANIFESTS
     for name, data in _data(names):
         left -= len(data)
@@ -34,7 +34,7 @@ def _data(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         for path in _files(Path(name)):
             try:
                 with path.open("rb") as file:
-                    yield str(path), _some(file)
+                    yield printable(path), _some(file)
             except OSError as error:
                 raise _unreadable(path, error) from None
 

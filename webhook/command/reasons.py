@@ -4,7 +4,7 @@ The rules are run, not described: every line of `gets` comes from the rule that 
 does its reason.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,13 +12,18 @@ import msgspec
 from webhook.command import describe
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import INJECT, NONE, TYPE
+from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import LEFT_ALONE, inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Section, at, render
 from webhook.core.rules.detect import detected, resources
 from webhook.core.rules.rules import RULES
+from webhook.core.schema.pod import Metadata
 from webhook.core.template import PodTemplate
+
+LONGEST = 1000
+"""Characters of a line: a value of a user's can be as long as the object may be, and every template may have it."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -26,6 +31,14 @@ class Line(msgspec.Struct, frozen=True):
 
     what: str
     why: str
+
+
+def _line(what: str, why: str) -> Line:
+    return Line(_cut(what), _cut(why))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -52,14 +65,16 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 def explain(name: str, workload: Kind[Any], value: Any, obj: Any, context: Context) -> Explanation:
     """The injection of an object, whose JSON is `value` and whose view is `obj`, in words."""
-    parts = tuple(_unresolved(template, obj) for template in workload.templates(obj))
+    where = dict(_paths(obj, ()))
+    parts = tuple(_unresolved(template, where) for template in workload.templates(obj))
     try:
         injection = inject(workload, obj, context)
         if injection.skipped:
             warnings = tuple(w.text() for w in injection.warnings)
             return Explanation(name, _skipped(injection.skipped), parts, warnings=warnings)
         targets = targets_of(workload, obj, context)
-        parts = tuple(_part(template, targets, obj, value, context) for template in workload.templates(obj))
+        asked = {target.template.path: target for target in targets}
+        parts = tuple(_part(p, asked.get(p.path), where, value, context) for p in workload.templates(obj))
         around = tuple(_around(workload, obj, targets, context, value))
     except Denied as denied:
         return Explanation(name, "denied", parts, denied=denied.message)
@@ -83,41 +98,42 @@ def _skipped(code: str) -> str:
     return f"left alone: {LEFT_ALONE.get(code, owned)}"
 
 
-def _unresolved(template: PodTemplate, obj: Any) -> Part:
+Where = Mapping[int, Path]
+"""The paths of an object's metadata, and of its templates', by their identity."""
+
+
+def _paths(node: Any, path: Path) -> Iterator[tuple[int, Path]]:
+    """Where in a view its metadata stands."""
+    if isinstance(node, Metadata):
+        yield id(node), path
+    elif isinstance(node, msgspec.Struct):
+        for field in node.__struct_fields__:
+            yield from _paths(getattr(node, field), (*path, field))
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
+            yield from _paths(item, (*path, index))
+
+
+def _unresolved(template: PodTemplate, where: Where) -> Part:
     """What is written at a template, without what it means."""
-    return Part(_dotted((*template.path,), None) or "the Pod", template.name, tuple(_asks(template, obj)))
+    return Part(_dotted((*template.path,), None) or "the Pod", _cut(template.name), tuple(_asks(template, where)))
 
 
-def _asks(template: PodTemplate, obj: Any) -> Iterator[Line]:
+def _asks(template: PodTemplate, where: Where) -> Iterator[Line]:
     found = annotations.nearest_level([annotations.own(level.annotations or {}) for level in template.levels])
     for key, (text, index) in found.items():
         if key != annotations.INJECTED:
-            where = _path_of(obj, template.levels[index]) or (*template.path, "metadata")
-            yield Line(f"{key}: {text}", f"on {_dotted((*where, 'annotations'), None)}")
+            path = where.get(id(template.levels[index]), (*template.path, "metadata"))
+            yield _line(f"{key}: {text}", f"on {_dotted((*path, 'annotations'), None)}")
     for container, resource, amount in annotations.placeholders(template.containers):
-        yield Line(f"{resource}: {amount}", f"a resource of container {container}")
+        yield _line(f"{resource}: {amount}", f"a resource of container {container}")
 
 
-def _path_of(node: Any, wanted: Any) -> Path | None:
-    """Where in a view a part of it stands."""
-    if node is wanted:
-        return ()
-    if isinstance(node, msgspec.Struct):
-        children: Iterable[tuple[str | int, Any]] = ((f, getattr(node, f)) for f in node.__struct_fields__)
-    else:
-        children = enumerate(node) if isinstance(node, list) else ()
-    for step, child in children:
-        if isinstance(child, msgspec.Struct | list) and (below := _path_of(child, wanted)) is not None:
-            return (step, *below)
-    return None
-
-
-def _part(template: PodTemplate, targets: Iterable[Target], obj: Any, value: Any, context: Context) -> Part:
-    part = _unresolved(template, obj)
-    target = next((t for t in targets if t.template.path == template.path), None)
+def _part(template: PodTemplate, target: Target | None, where: Where, value: Any, context: Context) -> Part:
+    part = _unresolved(template, where)
     if target is None:
         found = tuple(_detected(template, value, context))
-        return msgspec.structs.replace(part, means="" if found else _unasked(template, obj), gets=found)
+        return msgspec.structs.replace(part, means="" if found else _unasked(template, where), gets=found)
     gets: list[Line] = []
     gets_not: list[Line] = []
     for rule in RULES:
@@ -149,10 +165,10 @@ def _off(levels: list[dict[str, str]]) -> int | None:
     return said[-1] if said and levels[said[-1]][INJECT] == "false" else None
 
 
-def _unasked(template: PodTemplate, obj: Any) -> str:
+def _unasked(template: PodTemplate, where: Where) -> str:
     """Why a template gets nothing."""
     levels = [annotations.own(level.annotations or {}) for level in template.levels]
-    paths = [_path_of(obj, level) or (*template.path, "metadata") for level in template.levels]
+    paths = [where.get(id(level), (*template.path, "metadata")) for level in template.levels]
     if template.path:
         paths[0] = ("metadata",)
     off = _off(levels)
@@ -173,10 +189,10 @@ def lines_of(view: Any, value: Any, edits: Sequence[Edit], why: str) -> list[Lin
         if operation.op == "add" and isinstance(_at(value, path[:-1]), list):
             path = (*path[:-1], "-")  # a new item, wherever it is put
         if operation.op == "remove":
-            lines.append(Line(f"without {_dotted(path, value)}", why))
+            lines.append(_line(f"without {_dotted(path, value)}", why))
             continue
         for leaf, item in _leaves(path, operation.value):
-            lines.append(Line(f"{_dotted(leaf, value)}: {_item(item)}", WHY_ANNOTATION.get(leaf[-1], why)))
+            lines.append(_line(f"{_dotted(leaf, value)}: {_item(item)}", WHY_ANNOTATION.get(leaf[-1], why)))
     return lines
 
 
@@ -248,13 +264,13 @@ def _below(node: Any, step: str | int) -> Any:
 
 
 def _around(workload: Kind[Any], obj: Any, targets: Sequence[Target], context: Context, value: Any) -> Iterator[Line]:
+    hosts = next((t.resolution.accelerator for t in targets if t.resolution.multi_host), None)
     for found in workload.object_edits(obj, targets, context):
         if not isinstance(found, Warn):
-            yield from lines_of(obj, value, [found], _why_around(str(found.path[-1]), workload, targets))
+            yield from lines_of(obj, value, [found], _why_around(str(found.path[-1]), workload, hosts))
 
 
-def _why_around(field: str, workload: Kind[Any], targets: Sequence[Target]) -> str:
-    hosts = next((t.resolution.accelerator for t in targets if t.resolution.multi_host), None)
+def _why_around(field: str, workload: Kind[Any], hosts: Accelerator | None) -> str:
     if "exclusive-topology" in field:
         return "each slice gets a node pool for itself (site config exclusivePlacement)"
     if field == scheduling.MIN_MEMBER:

@@ -170,7 +170,7 @@ def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site)
     return update.keep_stored(workload, obj, old, context)
 
 
-_PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3
+PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3
 """Bytes of a patch: it goes as base64, with warnings and the rest beside it."""
 
 _TYPES: Final = 4096
@@ -183,10 +183,10 @@ def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: I
     if not operations:
         outcome = "skipped" if injection.skipped else "unchanged"
         return _allowed(request, outcome, injection.warnings, code=injection.skipped, type_name=types)
-    patch = review.encode_patch(operations, _PATCH)
+    patch = review.encode_patch(operations, PATCH)
     if patch is None:
-        size = f"more than {_PATCH:,} bytes of changes"
-        return _refused(request, workload, limits.too_large("what is to be injected", size, f"{_PATCH:,}"))
+        size = f"more than {PATCH:,} bytes of changes"
+        return _refused(request, workload, limits.too_large("what is to be injected", size, f"{PATCH:,}"))
     response = Response(
         uid=request.uid,
         allowed=True,

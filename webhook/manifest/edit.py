@@ -16,6 +16,7 @@ import msgspec
 from webhook.core.patch import pointer
 from webhook.core.schema import nodes
 from webhook.core.schema.nodes import Document, Node
+from webhook.core.schema.text_limits import OF_RESULT
 from webhook.errors import BadYaml
 from webhook.manifest.style import Layout
 
@@ -62,7 +63,7 @@ def rewrite(document: Document, operations: Sequence[Change]) -> Rewritten:
         try:
             splices = _Page(document, expand).splices(operations)
             text = spliced(document.text, splices)
-            if [nodes.plain(d.root) for d in nodes.documents(text)] == [want]:
+            if [nodes.plain(d.root) for d in nodes.documents(text, OF_RESULT)] == [want]:
                 return Rewritten(text, want, tuple(splices))
         except (CannotEditInPlace, BadYaml):
             continue

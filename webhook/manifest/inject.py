@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from webhook.core import annotations
-from webhook.core.admission import mentions_us, view
+from webhook.core import annotations, limits, review
+from webhook.core.admission import PATCH, mentions_us, view
 from webhook.core.inject import Injection, inject
 from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
@@ -18,6 +18,7 @@ from webhook.core.messages import Denied, Warn
 from webhook.core.patch import pointer, render
 from webhook.core.schema import nodes
 from webhook.core.schema.nodes import Document, Node
+from webhook.core.schema.text_limits import OF_RESULT
 from webhook.core.site import Site
 from webhook.errors import BadManifest, BadYaml
 from webhook.manifest.edit import Change, Splice, rewrite, spliced
@@ -60,7 +61,7 @@ class Result(msgspec.Struct, frozen=True):
     @property
     def value(self) -> Any:
         """The same as JSON values, read anew; None where the document is empty."""
-        return nodes.plain(next(nodes.documents(self.after.removeprefix(BOM))).root)
+        return nodes.plain(next(nodes.documents(self.after.removeprefix(BOM), OF_RESULT)).root)
 
 
 def injected(text: str, site: Site, namespace: str = "", filename: str = "-") -> tuple[str, tuple[str, ...]]:
@@ -181,9 +182,11 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Cha
     obj = view(subject.workload, raw)
     setting = Context(namespace_of(subject.value) or namespace, site, offline=True)
     injection = inject(subject.workload, obj, setting)
+    patch = review.encode_patch(render(obj, injection.sections), PATCH)
+    if patch is None:
+        raise limits.too_large("what is to be injected", f"more than {PATCH:,} bytes of changes", f"{PATCH:,}")
     below = pointer(subject.path)
-    operations = msgspec.to_builtins(render(obj, injection.sections))
-    return [{**operation, "path": below + operation["path"]} for operation in operations], injection
+    return [{**operation, "path": below + operation["path"]} for operation in msgspec.json.decode(patch)], injection
 
 
 def namespace_of(value: Any) -> str:

@@ -36,3 +36,6 @@ OF_MANIFEST: Final = Expanded(4_000_000, MANIFESTS)
 
 OF_CONFIG: Final = Expanded(250_000, 4 * CONFIG)
 """What `serve` can read beside its calls, in the memory that the chart gives it; a catalogue of 10,000 models fits."""
+
+OF_RESULT: Final = Expanded(2**63, 2**63)
+"""What injection makes of a document: there is a bound for what is injected into each of its objects."""
