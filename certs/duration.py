@@ -1,21 +1,30 @@
 """Durations as people write them: `5s`, `2m`, `168h`, `7d`, `1h30m`. Pure."""
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+_PART = re.compile(r"(?P<number>[0-9]++(?:\.[0-9]++)?+)(?P<unit>[smhd])")
 
 
 def parse(text: str) -> timedelta:
     """The duration that `text` names. ValueError where it names none, or none that a date can hold."""
-    if not _WHOLE.fullmatch(text):
+    parts = list(_parts(text))
+    if not parts or parts[-1].end() != len(text):
         raise ValueError(f"{text!r} is no duration: write it like 30s, 2m, 168h, 7d or 1h30m")
     try:
-        return sum((timedelta(**{UNITS[unit]: float(n)}) for n, unit in _PART.findall(text)), timedelta(0))
+        return sum((timedelta(**{UNITS[part["unit"]]: float(part["number"])}) for part in parts), timedelta(0))
     except OverflowError:
         raise ValueError(f"{text!r} is too long") from None
+
+
+def _parts(text: str) -> Iterator[re.Match[str]]:
+    """The numbers at the beginning of a text, each with its unit."""
+    at = 0
+    while part := _PART.match(text, at):
+        yield part
+        at = part.end()
 
 
 def spell(duration: timedelta) -> str:

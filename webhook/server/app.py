@@ -86,11 +86,23 @@ def _is_json(media: bytes) -> bool:
 def _deadline(query: bytes) -> float:
     """Seconds in the `timeout` of a query, as Go spells durations ("5s", "1m0s", "4.5s"); endless without
     one."""
-    match = re.search(r"(?:^|&)timeout=((?:\d+(?:\.\d*)?(?:h|ms|m|us|µs|ns|s))+)(?:&|$)", query.decode("latin-1"))
-    if not match:
-        return float("inf")
-    parts = re.findall(r"(\d+(?:\.\d*)?)(h|ms|m|us|µs|ns|s)", match[1])
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    for field in query.decode("latin-1").split("&"):
+        name, _, value = field.partition("=")
+        if name == "timeout":
+            return _seconds(value)
+    return float("inf")
+
+
+_PART = re.compile(r"(?P<number>[0-9]++(?:\.[0-9]*+)?+)(?P<unit>h|ms?+|us|µs|ns|s)")
+
+
+def _seconds(text: str) -> float:
+    """A duration; endless where it is none."""
+    seconds, at = 0.0, 0
+    while part := _PART.match(text, at):
+        seconds += float(part["number"]) * _UNITS[part["unit"]]
+        at = part.end()
+    return seconds if at and at == len(text) else float("inf")
 
 
 def _other(head: Head) -> Reply:
