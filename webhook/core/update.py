@@ -34,7 +34,6 @@ from webhook.core.patch import (
     without,
 )
 from webhook.core.resolution import Resolution, stripped
-from webhook.core.rules.host import APART, APART_EVERYWHERE
 from webhook.core.rules.rules import apply_rules
 from webhook.core.template import PodTemplate, annotations_of
 
@@ -243,8 +242,6 @@ def _values(found: Any) -> Iterator[Put | Append]:
     for edit in found:
         if isinstance(edit, Put | Append):
             yield edit
-        if isinstance(edit, Append) and edit.value == APART:
-            yield replace(edit, value=APART_EVERYWHERE)
 
 
 def _present(new: Any, ours: Iterable[Put | Append], alone: Sequence[Path]) -> Iterator[tuple[Put | Append, Remove]]:

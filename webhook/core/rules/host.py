@@ -24,25 +24,21 @@ from webhook.core.template import PodTemplate, first_user_of, labels_of
 
 LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 WHOLE_NODE: Final = "accel.io/whole-node"
-INJECTION: Final = "accel.io/injection"
 HOSTNAME: Final = "kubernetes.io/hostname"
 CHARACTER_DEVICE: Final = "CharDevice"
 MOST_DEVICES: Final = 64
 """Device files of one Pod. A bound, not a fact about hardware: no machine in the catalogue has more than 16."""
-_ALIKE: Final = {"matchExpressions": [{"key": WHOLE_NODE, "operator": "Exists"}]}
 APART: Final[dict[str, object]] = {
-    "labelSelector": _ALIKE,
-    "namespaceSelector": {"matchLabels": {INJECTION: "enabled"}},
-    "topologyKey": HOSTNAME,
-}
-"""The term that keeps Pods with whole nodes apart, in the namespaces whose Pods can be given one."""
-
-APART_EVERYWHERE: Final[dict[str, object]] = {
-    "labelSelector": _ALIKE,
+    "labelSelector": {"matchExpressions": [{"key": WHOLE_NODE, "operator": "Exists"}]},
     "namespaceSelector": {},
     "topologyKey": HOSTNAME,
 }
-"""Its earlier form, by which a Pod in any namespace could make others wait. Stored templates may have it."""
+"""The term that keeps Pods with whole nodes apart, in all namespaces. The chart's ValidatingAdmissionPolicy keeps
+others from having the label. Were namespaces selected here, the scheduler would try a waiting Pod again
+only five minutes after its node is free.
+
+Source: https://github.com/kubernetes/kubernetes/issues/141953
+"""
 
 ANYTHING: Final = ""
 """The hostPath type that the kubelet does not check.
@@ -338,17 +334,17 @@ def _whole_node(template: PodTemplate) -> Iterator[Edit]:
     """No two such Pods on one node.
 
     Nobody counts devices that no resource stands for, so two Pods would be given the same files. Kubernetes has no
-    field for a node of one's own; anti-affinity among these Pods, in all namespaces that have injection, is the part
-    of it that keeps devices apart and does not mind DaemonSets. A term that says anything more, or less, is not ours:
-    one that also names a namespace, or another label, keeps nobody away. That Pods which use other ways to the devices
-    (a device plugin, their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
+    field for a node of one's own; anti-affinity among these Pods, in all namespaces, is the part of it that keeps
+    devices apart and does not mind DaemonSets. A term that says anything more, or less, is not ours: one that also
+    names a namespace, or another label, keeps nobody away. That Pods which use other ways to the devices (a device
+    plugin, their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
     """
     if labels_of(template.view.metadata).whole_node is None:
         yield Put(("metadata", "labels", WHOLE_NODE), "true")
     affinity = template.spec.affinity and template.spec.affinity.podAntiAffinity
     terms = (affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution) or ()
-    if not any(term in (APART, APART_EVERYWHERE) for term in terms):
+    if APART not in terms:
         path = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         yield Append(path, APART, key=("labelSelector", "topologyKey"))
 
