@@ -17,10 +17,9 @@ LABEL = {KEY: "true"}
 ALIKE = {"matchExpressions": [{"key": KEY, "operator": "Exists"}]}
 TERM: dict[str, Any] = {
     "labelSelector": ALIKE,
-    "namespaceSelector": {"matchLabels": {"accel.io/injection": "enabled"}},
+    "namespaceSelector": {},
     "topologyKey": "kubernetes.io/hostname",
 }
-TERM_OF_0_1 = {**TERM, "namespaceSelector": {}}
 HOST = {"accel.io/type": "nvidia-h100-80gb", "accel.io/mode": "host"}
 PROFILE = {"types": ["nvidia-*"], "namespaces": ["test-*"], "devices": ["/dev/nvidiactl"], "exclusiveNode": True}
 VALUES = {"config": {"platform": "none", "hostProfiles": {"devices": PROFILE}}}
@@ -77,8 +76,8 @@ NOT_OURS: dict[str, dict[str, Any]] = {
     "everybody": {key: value for key, value in TERM.items() if key != "labelSelector"},
     "other expressions": {**TERM, "labelSelector": {"matchExpressions": [*ALIKE["matchExpressions"] * 2]}},
     "its own namespace": {key: value for key, value in TERM.items() if key != "namespaceSelector"},
-    "other namespaces": {**TERM, "namespaceSelector": {"matchLabels": {"accel.io/injection": "disabled"}}},
-    "named namespaces": {**TERM_OF_0_1, "namespaces": ["nowhere"]},
+    "labelled namespaces": {**TERM, "namespaceSelector": {"matchLabels": {"accel.io/injection": "enabled"}}},
+    "named namespaces": {**TERM, "namespaces": ["nowhere"]},
     "keys to match": {**TERM, "matchLabelKeys": ["pod-template-hash"]},
     "keys to differ in": {**TERM, "mismatchLabelKeys": ["pod-template-hash"]},
 }
@@ -103,11 +102,6 @@ def test_the_label_needs_the_term_in_every_namespace(guarded: chart.Release, nam
     assert dry_run(cluster, namespace, pod({KEY: value}, TERM)).ok
     assert dry_run(cluster, namespace, pod({})).ok
     assert dry_run(cluster, "kube-system", pod({KEY: value})).ok
-
-
-def test_the_term_of_0_1_is_accepted(guarded: chart.Release, namespace: str) -> None:
-    """Templates that were stored before an upgrade make Pods as before."""
-    assert dry_run(guarded.cluster, namespace, pod(LABEL, TERM_OF_0_1)).ok
 
 
 def test_the_label_cannot_be_added_later(guarded: chart.Release, namespace: str) -> None:
@@ -161,21 +155,16 @@ def test_mode_host_passes(guarded: chart.Release, namespace: str) -> None:
     assert [found["metadata"]["labels"][KEY] for found in pods] == ["true", "true"]
 
 
-@pytest.mark.usefixtures("nodes")
-def test_the_label_elsewhere_keeps_nobody_waiting(guarded: chart.Release, namespace: str) -> None:
-    """Where the policy does not look, the label has no effect: a Pod of mode host is placed beside one that has it."""
-    cluster, node = guarded.cluster, "gke-h100"
-    theirs = pod(LABEL, name=namespace)
-    theirs["spec"]["nodeName"] = node
-    expect(create(cluster, "kube-system", theirs), "the Pod with the label alone")
-    anywhere, there = [{"operator": "Exists"}], {"kubernetes.io/hostname": node}
-    main = {"containers": [{"name": "main", "image": "example/train"}], "tolerations": anywhere, "nodeSelector": there}
-    ours = {"metadata": {"name": "train", "annotations": HOST}, "spec": main}
-    assert expect(create(cluster, namespace, ours), "our Pod")["metadata"]["labels"] == LABEL
-
-    placed = cluster.wait_for("our Pod to be placed", lambda: cluster.pods(namespace)[0]["spec"].get("nodeName"))
-    cluster.request("DELETE", f"/api/v1/namespaces/kube-system/pods/{namespace}", {"gracePeriodSeconds": 0})
-    assert placed == node
+def test_nobody_waits_for_the_label_alone(guarded: chart.Release, namespace: str) -> None:
+    """A Pod that would occupy a node by its label is not stored, in a namespace without injection either."""
+    cluster = guarded.cluster
+    elsewhere = cluster.namespace({})
+    for place in (namespace, elsewhere):
+        body = pod(LABEL)
+        body["spec"]["nodeName"] = "gke-h100"
+        assert refused(create(cluster, place, body))
+        assert cluster.pods(place) == []
+    cluster.delete_namespace(elsewhere)
 
 
 # The certificates' account
