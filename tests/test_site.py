@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests import budget
 from webhook import load
-from webhook.core.site import Config, Device, Library, Site
+from webhook.core.schema.site import Config, Device, Library
+from webhook.core.site import Site
 from webhook.errors import BadConfig
 
 BUILTIN = load.builtin()

@@ -19,7 +19,8 @@ from webhook.core.patch import Amend, Append, Edit, Path, Put
 from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Rule
 from webhook.core.schema.pod import Container, EnvVar, Volume
-from webhook.core.site import Device, Profile, Site, matches
+from webhook.core.schema.site import Device
+from webhook.core.site import Profile, Site, matches
 from webhook.core.template import PodTemplate, first_user_of, labels_of
 
 LIBRARY_PATH: Final = "LD_LIBRARY_PATH"

@@ -18,7 +18,7 @@ from webhook.core.patch import Append, Edit, Put
 from webhook.core.resolution import Resolution, own_topology
 from webhook.core.rules.rule import Rule
 from webhook.core.schema.pod import Toleration
-from webhook.core.site import Placement
+from webhook.core.schema.site import Placement
 from webhook.core.template import PodTemplate
 
 

@@ -1,0 +1,340 @@
+"""The site config as it is written: what the cluster's admin decides.
+
+`Config` and what it holds are the file's schema; the text under each field is its reference documentation.
+Users choose by annotation only among what stands here: no annotation can name a host path or a privilege.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from webhook.core import limits
+from webhook.core.messages import quoted
+from webhook.core.schema import syntax
+from webhook.core.schema.catalogue import AnyEntry, Platform, types
+
+Mode = Literal["plugin", "host"]
+
+LONGEST_NAME = 50
+"""Characters of a placement's or a profile's name: names of volumes are made of them."""
+
+LONGEST_PATTERN = 253
+"""Characters of a shell pattern, as of what it is for: a namespace has at most 63, a type's name 60."""
+
+MOST_PATTERNS = 10_000
+"""Shell patterns of a site config. Most of them are tried for each object."""
+
+MOST_TYPES = 50_000
+"""Types that a site config adds to the catalogue."""
+
+_ENV_NAME = re.compile(r"[ -<>-~]++")
+_QUANTITY = re.compile(r"[0-9]++(?:\.[0-9]++)?+(?:[mkMGTPE]|[KMGTPE]i)?")
+
+
+class _Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A mapping in the site config; a key that is not declared is an error."""
+
+
+class TpuSettings(_Settings, frozen=True, kw_only=True):
+    """How TPU pods are set up on this cluster."""
+
+    environment: Literal["megascale", "full"] = "megascale"
+    """`megascale`: only MEGASCALE_* variables, since GKE's device plugin and webhook set the others. `full`: also
+    TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY and the rest, for clusters without those two."""
+    legacy_nodes: bool = False
+    """v3 types mean the old TPU Node resource (`cloud-tpus.google.com/v3`) instead of `google.com/tpu`."""
+    legacy_version: str = ""
+    """TensorFlow version for TPU Node resources, the pod annotation `tf-version.cloud-tpus.google.com`. Empty: no
+    annotation."""
+
+
+class EksSettings(_Settings, frozen=True, kw_only=True):
+    """What kind of EKS cluster it is."""
+
+    auto_mode: bool = False
+    """The nodes are EKS Auto Mode's, so labels begin with `eks.amazonaws.com/` instead of Karpenter's
+    `karpenter.k8s.aws/`."""
+
+
+class SchedulerDefault(_Settings, frozen=True, kw_only=True):
+    """A scheduler for pods that name none. The first that fits the type and the namespace counts."""
+
+    types: tuple[str, ...] = ("*",)
+    """Type names or shell patterns that it is for."""
+    namespaces: tuple[str, ...] = ("*",)
+    """Namespaces or shell patterns that it is for."""
+    scheduler: str | None = None
+    """The scheduler's name, one of `schedulers.allowed`. Default: left as it is."""
+    queue: str | None = None
+    """The Volcano queue. Default: Volcano's own."""
+
+
+class Schedulers(_Settings, frozen=True, kw_only=True):
+    """Which schedulers users may choose, and which are chosen for them."""
+
+    allowed: tuple[str, ...] = ("default-scheduler", "volcano")
+    """Values that `accel.io/scheduler` may have."""
+    defaults: tuple[SchedulerDefault, ...] = ()
+    """Schedulers for pods without `accel.io/scheduler`."""
+
+    def __post_init__(self) -> None:
+        allowed = frozenset(self.allowed)
+        for default in self.defaults:
+            if default.scheduler and default.scheduler not in allowed:
+                raise ValueError(
+                    f'defaults: scheduler "{default.scheduler}" is not allowed; valid: {", ".join(self.allowed)}'
+                )
+            if default.queue and default.scheduler == "default-scheduler":
+                raise ValueError(
+                    f'defaults: queue "{default.queue}" needs a scheduler that has queues, not default-scheduler'
+                )
+
+
+class Toleration(_Settings, frozen=True, kw_only=True, omit_defaults=True):
+    """A toleration as Kubernetes has it."""
+
+    key: str = ""
+    """Taint key. Empty: every key, with operator Exists."""
+    operator: Literal["Exists", "Equal", "Lt", "Gt"] = "Equal"
+    """How the taint's value is compared."""
+    value: str = ""
+    """Taint value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute", ""] = ""
+    """Taint effect. Empty: every effect."""
+    toleration_seconds: int | None = None
+    """For NoExecute: how long the pod stays."""
+
+    def __post_init__(self) -> None:
+        if not self.key and self.operator != "Exists":
+            raise ValueError("operator: a toleration without a key needs Exists")
+        if self.operator == "Exists" and self.value:
+            raise ValueError(f"value: found {quoted(self.value)}; with operator Exists there is none")
+        if self.key:
+            syntax.check_key(self.key, "key")
+
+
+class Placement(_Settings, frozen=True, kw_only=True):
+    """One set that `accel.io/placement` can name: spot nodes, a reservation, a node pool, network interfaces."""
+
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    """Node labels that the pod needs."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Tolerations that are added to the pod's."""
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    """Annotations on the pod."""
+    resources: dict[str, str | int] = msgspec.field(default_factory=dict)
+    """Resources that each container with devices gets, requests and limits alike."""
+    namespaces: tuple[str, ...] = ("*",)
+    """Namespaces, or shell patterns, that may use it."""
+
+    def __post_init__(self) -> None:
+        for key, value in self.node_selector.items():
+            syntax.check_key(key, "nodeSelector")
+            syntax.check_value(value, f"nodeSelector: {key}")
+        for key in self.annotations:
+            syntax.check_key(key, "annotations")
+            if key.startswith("accel.io/"):
+                raise ValueError(f"annotations: {quoted(key)} is a key that users set, not placements")
+        for key, amount in self.resources.items():
+            syntax.check_key(key, "resources")
+            if not _is_quantity(str(amount)):
+                raise ValueError(f"resources: {key}: {quoted(amount)} is not a quantity, such as 32 or 64Gi")
+
+
+class Device(_Settings, frozen=True, kw_only=True):
+    """A device file on the node."""
+
+    path: str
+    """Its path; with `perDevice` the part before the number."""
+    per_device: bool = False
+    """One file for each device, numbered from 0: /dev/nvidia0, /dev/nvidia1, ..."""
+
+    def __post_init__(self) -> None:
+        _check_path("path", self.path)
+
+
+class Library(_Settings, frozen=True, kw_only=True):
+    """A directory or file of the node that containers see, read-only."""
+
+    host_path: str
+    """Where it is on the node."""
+    mount_path: str
+    """Where it is in the container."""
+
+    def __post_init__(self) -> None:
+        _check_path("hostPath", self.host_path)
+        _check_path("mountPath", self.mount_path)
+        if ":" in self.mount_path:
+            raise ValueError(f'mountPath: {quoted(self.mount_path)} has a ":", which Kubernetes refuses')
+
+
+class HostProfile(_Settings, frozen=True, kw_only=True):
+    """What a container needs from its node: devices where there is no device plugin, driver libraries, variables."""
+
+    types: tuple[str, ...] = ()
+    """Type names or shell patterns that use it."""
+    modes: tuple[Mode, ...] = ("host",)
+    """`host`: for pods with `accel.io/mode: host`. `plugin`: beside the device plugin, then without devices."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces, or shell patterns, that may use it. Default: none."""
+    devices: tuple[str | Device, ...] = ()
+    """Device files that every node of these types has. A pod does not start where one is missing."""
+    optional_devices: tuple[str | Device, ...] = ()
+    """Device files that some nodes lack. Nothing checks them, and on a node without one the container runtime makes an
+    empty directory in its place. A privileged container has them anyway, and gets no mount."""
+    libraries: tuple[Library, ...] = ()
+    """Directories or files of the node, mounted read-only."""
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables of the containers. LD_LIBRARY_PATH goes before the user's own value."""
+    privileged: bool = False
+    """Containers run privileged. Without it a device file can usually be seen but not opened."""
+    exclusive_node: bool = False
+    """No two such pods on one node, in whatever namespaces, by an anti-affinity. Nobody counts devices in mode `host`,
+    so a profile with devices needs it; pods that get at the devices in another way are yours to keep away."""
+
+    def __post_init__(self) -> None:
+        for path in (*self.devices, *self.optional_devices):
+            if isinstance(path, str):
+                _check_path("devices", path)
+        for name in self.env:
+            _check_env("env", name)
+        has_devices = bool(self.devices or self.optional_devices)
+        if has_devices and not self.exclusive_node:
+            raise ValueError(
+                "exclusiveNode: true is needed with devices: nobody counts them, so a pod takes a whole node"
+            )
+        if has_devices and "plugin" in self.modes:
+            raise ValueError(
+                "modes: a profile with devices cannot serve mode plugin, where the device plugin gives them"
+            )
+
+
+class LegacyVolume(_Settings, frozen=True, kw_only=True):
+    """A host directory in the old operator's format."""
+
+    name: str
+    """The volume's name."""
+    mount_path: str
+    """Where it is in the container."""
+    host_path: str
+    """Where it is on the node."""
+
+    def __post_init__(self) -> None:
+        _check_path("hostPath", self.host_path)
+        _check_path("mountPath", self.mount_path)
+
+
+class LegacyVariable(_Settings, frozen=True, kw_only=True):
+    """A variable in the old operator's format."""
+
+    name: str
+    """The variable's name."""
+    value: str = ""
+    """Its value."""
+
+    def __post_init__(self) -> None:
+        _check_env("name", self.name)
+
+
+class LegacyAccelerator(_Settings, frozen=True, kw_only=True):
+    """What containers with a resource get, in the old operator's format.
+
+    Source: https://github.com/kubeflow/trainer/pull/9
+    """
+
+    volumes: tuple[LegacyVolume, ...] = ()
+    """Host directories."""
+    env_vars: tuple[LegacyVariable, ...] = ()
+    """Variables."""
+
+
+class Config(_Settings, frozen=True, kw_only=True):
+    """The file as it is written. Every key is optional."""
+
+    platform: Platform = "gke"
+    """Whose node labels and taints the cluster has. `gfd`: those of NVIDIA's GPU feature discovery. `none`: no node
+    selectors at all."""
+    tpu: TpuSettings = TpuSettings()
+    """TPU pods."""
+    eks: EksSettings = EksSettings()
+    """Only with `platform: eks`."""
+    exclusive_placement: bool = True
+    """On GKE, each slice of a JobSet gets a node pool for itself."""
+    shared_memory: bool | str = False
+    """Default for `accel.io/shm`: false, true, or a size such as 64Gi."""
+    schedulers: Schedulers = Schedulers()
+    """Scheduler overrides."""
+    placements: dict[str, Placement] = msgspec.field(default_factory=dict)
+    """Sets that `accel.io/placement` can name, by name."""
+    host_profiles: dict[str, HostProfile] = msgspec.field(default_factory=dict)
+    """Host devices and driver libraries, by name. Of two that have one path or variable, the first by name counts,
+    wherever they stand in the file: Helm sorts the keys of its values."""
+    detect: tuple[str, ...] = ()
+    """Resources (`nvidia.com/gpu`) whose presence in a container's limits applies a profile with no annotation."""
+    accelerators: dict[str, LegacyAccelerator] = msgspec.field(default_factory=dict)
+    """The old operator's file, by resource: each entry is detected and applied in every opted-in namespace."""
+    catalogue: tuple[AnyEntry, ...] = ()
+    """Entries that are added to the catalogue, or replace one of the same name."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.shared_memory, str) and not _is_quantity(self.shared_memory):
+            raise ValueError(
+                f"sharedMemory: found {quoted(self.shared_memory)}; valid: true, false, or a size such as 64Gi"
+            )
+        for key, names in (("placements", self.placements), ("hostProfiles", self.host_profiles)):
+            for name in names:
+                if not syntax.is_subdomain(name) or len(name) > LONGEST_NAME:
+                    raise ValueError(
+                        f'{key}: {quoted(name)} is not a name: lower-case letters, digits, "-" and ".", '
+                        f"at most {LONGEST_NAME}"
+                    )
+        for key, resources in (("detect", self.detect), ("accelerators", tuple(self.accelerators))):
+            for resource in resources:
+                syntax.check_key(resource, key)
+                if "/" not in resource:
+                    raise ValueError(f"{key}: {quoted(resource)} is not a device resource, such as nvidia.com/gpu")
+        _check_patterns(self._patterns())
+        if (number := sum(map(types, self.catalogue))) > MOST_TYPES:
+            raise ValueError(f"catalogue: found {number:,} types; valid: at most {MOST_TYPES:,}")
+
+    def _patterns(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Each list of shell patterns, with its place."""
+        for index, default in enumerate(self.schedulers.defaults):
+            yield f"schedulers: defaults[{index}].types", default.types
+            yield f"schedulers: defaults[{index}].namespaces", default.namespaces
+        for name, placement in self.placements.items():
+            yield f"placements: {name}.namespaces", placement.namespaces
+        for name, profile in self.host_profiles.items():
+            yield f"hostProfiles: {name}.types", profile.types
+            yield f"hostProfiles: {name}.namespaces", profile.namespaces
+
+
+def _check_patterns(lists: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+    number = 0
+    for where, patterns in lists:
+        number += len(patterns)
+        for pattern in patterns:
+            if len(pattern) > LONGEST_PATTERN:
+                raise ValueError(f"{where}: {quoted(pattern)} has more than {LONGEST_PATTERN} characters")
+        if number > MOST_PATTERNS:
+            raise ValueError(
+                f"{where}: more than {MOST_PATTERNS:,} patterns in all; a pattern can stand for many names"
+            )
+
+
+def _check_path(field: str, path: str) -> None:
+    if not path.startswith("/"):
+        raise ValueError(f"{field}: {quoted(path)} is not absolute")
+    if ".." in path.split("/"):
+        raise ValueError(f'{field}: {quoted(path)} has "..", which Kubernetes refuses')
+
+
+def _is_quantity(text: str) -> bool:
+    return len(text) <= limits.QUANTITY and bool(_QUANTITY.fullmatch(text))
+
+
+def _check_env(field: str, name: str) -> None:
+    if not _ENV_NAME.fullmatch(name):
+        raise ValueError(f"{field}: {quoted(name)} is not the name of a variable")
