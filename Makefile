@@ -35,13 +35,13 @@ cluster: install  ## tests on a real API server (builds the control plane when i
 	$(BIN)/python -m pytest -q tests/cluster
 
 compiled: install  ## the core's tests on the core as the image has it, compiled
-	$(BIN)/python -m tests.compiled -m pytest -q -n auto -p no:cacheprovider $(CORE_TESTS)
+	$(BIN)/python -m tests.support.compiled -m pytest -q -n auto -p no:cacheprovider $(CORE_TESTS)
 
 test: check compiled cluster  ## everything
 
 soak: install  ## the long proofs: rotations, rolls and abuse under load (15 minutes)
 	$(BIN)/python -m pytest -q -s -m soak tests
-	$(BIN)/python -m tests.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/test_abuse.py
+	$(BIN)/python -m tests.support.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/test_abuse.py
 
 cluster-tests: install  ## one file of them: make cluster-tests TESTS=tests/cluster/test_pods.py
 	$(BIN)/python -m pytest -q $(TESTS)
@@ -63,7 +63,7 @@ kube-demo: install  ## a real control plane with the chart on it: see the exampl
 	$(BIN)/python -m tests.cluster.demo
 
 bench: install  ## measure the hot path
-	$(BIN)/python -m tests.compiled -m benchmarks $(ARGS)
+	$(BIN)/python -m tests.support.compiled -m benchmarks $(ARGS)
 
 lock: install  ## renew requirements*.lock from pyproject.toml
 	$(BIN)/pip install --quiet uv

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import mutants
-from tests.case import site
-from tests.client import answer, connect, post, trust
 from tests.fuzz import reviews
-from tests.process import CA, accel_serve, most_memory
+from tests.support import mutants
+from tests.support.case import site
+from tests.support.client import answer, connect, post, trust
+from tests.support.process import CA, accel_serve, most_memory
 from webhook.core.admission import admit
 from webhook.server.replica import Addresses
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.case import decided, review, site
+from tests.support.case import decided, review, site
 from webhook.core import admission
 from webhook.core.admission import Answer, admit
 from webhook.core.schema.pod import Template

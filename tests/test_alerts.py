@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart import NAME, NAMESPACE, at, one, render
 from tests.cluster import binaries
+from tests.support.chart import NAME, NAMESPACE, at, one, render
 
 MINUTES = 120
 OURS = f'namespace="{NAMESPACE}",service="{NAME}"'

@@ -6,7 +6,8 @@ from time import perf_counter
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.client import ANSWER, REVIEW, Recorder
+from tests.support.client import ANSWER, REVIEW
+from tests.support.recorder import Recorder
 from webhook.core.admission import Answer
 from webhook.server.app import Webhook, _deadline
 from webhook.server.metrics import Metrics

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests import untouched
-from tests.case import Case, all_cases, decided, plain, review
-from tests.client import call, post
+from tests.support import untouched
+from tests.support.case import Case, all_cases, decided, plain, review
+from tests.support.client import call, post
 from webhook.core.admission import admit
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied

@@ -15,8 +15,8 @@ from prometheus_client import generate_latest
 
 from certs.metrics import Metrics as CertsMetrics
 from charts import document
-from tests import chart
-from tests.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
+from tests.support import chart
+from tests.support.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
 from webhook import __version__
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.rules import host

@@ -16,8 +16,8 @@ import pytest
 
 from certs import api
 from certs.authority import KeyPair, issue, new_ca, service_names
-from tests.case import all_cases
-from tests.chart import MODES, at, one, render
+from tests.support.case import all_cases
+from tests.support.chart import MODES, at, one, render
 from webhook import load
 from webhook.check import cluster, report
 from webhook.check.asking import asked

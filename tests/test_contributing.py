@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from tests import untouched
-from tests.case import decided, plain, review
+from tests.support import untouched
+from tests.support.case import decided, plain, review
 from webhook import __version__, load
 from webhook.core.admission import admit
 from webhook.core.site import Site

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import inspect
 
-from tests.case import NAMESPACE, decided, plain, review
+from tests.support.case import NAMESPACE, decided, plain, review
 from webhook import load
 from webhook.core import limits
 from webhook.core.admission import admit

@@ -1,4 +1,4 @@
-"""The pages keep their word (tests/page.py): blocks are run, links lead somewhere, what is generated is current."""
+"""The pages keep their word (tests/support/page.py): blocks run, links lead somewhere, what is generated is current."""
 
 import re
 import subprocess
@@ -12,14 +12,15 @@ import typer.main
 import yaml
 
 from docs import document
-from tests import page
-from tests.chart import CHART, NAME, NAMESPACE, helm
-from tests.page import ROOT, Block
+from tests.support import page
+from tests.support.chart import CHART, NAME, NAMESPACE, helm
+from tests.support.page import ROOT, Block
 from webhook import __version__, cli, load
 from webhook.core import annotations
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import WARNINGS
-from webhook.core.site import Config, Site
+from webhook.core.schema.site import Config
+from webhook.core.site import Site
 from webhook.manifest import inject
 
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if p.stem != "site")

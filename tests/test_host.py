@@ -8,7 +8,7 @@ import jsonpatch
 import msgspec
 from hypothesis import given, settings
 
-from tests.case import decided, review
+from tests.support.case import decided, review
 from webhook import load
 from webhook.core.admission import admit
 from webhook.core.patch import Amend, Append, Section, as_was, render

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import budget
+from tests.support import budget
 from tests.test_manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
 from webhook.core.schema import nodes, text_limits
 from webhook.errors import BadManifest

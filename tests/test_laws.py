@@ -6,8 +6,8 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
-from tests import untouched
-from tests.case import decided, plain, review, site
+from tests.support import untouched
+from tests.support.case import decided, plain, review, site
 from webhook.core.admission import admit
 from webhook.core.annotations import KEYS
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.client import Recorder, allow, call, closed, connect, probe, trust
-from tests.process import CA, accel_serve, most_memory, process, until
+from tests.support.client import allow, call, closed, connect, probe, trust
+from tests.support.process import CA, accel_serve, most_memory, process, until
+from tests.support.recorder import Recorder
 from tests.test_abuse import GoodCalls
 from tests.test_server import LOCAL, rejected
 from webhook.server import replica

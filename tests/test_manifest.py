@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from tests.yaml_text import Writer, operations, value
+from tests.support.yaml_text import Writer, operations, value
 from webhook import load
 from webhook.core.messages import Denied
 from webhook.core.schema import nodes

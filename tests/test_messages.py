@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.case import all_cases
+from tests.support.case import all_cases
 from webhook.core.messages import DENIALS, FORBIDDEN, LONGEST_WARNING, WARNINGS, Denied, Warn
 
 ROOT = Path(__file__).parents[1]

@@ -15,8 +15,8 @@ import pytest
 
 import certs
 import webhook
-from tests import budget
-from tests.patterns import Checker, Slow, check
+from tests.support import budget
+from tests.support.patterns import Checker, Slow, check
 
 SHORT, LONG = 2_000, 16_000
 MOST, NOISE = 16.0, 50e-6  # growth of the time for eight times the text; seconds that are only noise

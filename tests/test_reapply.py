@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.case import decided, plain, review
+from tests.support.case import decided, plain, review
 from webhook import load
 from webhook.core.admission import admit
 from webhook.core.site import Site

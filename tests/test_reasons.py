@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.case import NAMESPACE, Case, all_cases
+from tests.support.case import NAMESPACE, Case, all_cases
 from webhook.command import reasons
 from webhook.core.admission import view
 from webhook.core.inject import inject

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.case import read
+from tests.support.case import read
 from webhook import load
 from webhook.core.quantity import parse
 from webhook.core.site import Site

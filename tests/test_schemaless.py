@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.case import review, site
+from tests.support.case import review, site
 from webhook.core.admission import admit
 
 WORDS = st.sampled_from(

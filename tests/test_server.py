@@ -21,9 +21,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from certs import authority, directory
-from tests.client import ANSWER, REVIEW, Recorder, allow, answer, call, closed, connect, identity, post, probe, trust
-from tests.process import CA, issue, most_memory, process, until
-from tests.process import replica as started
+from tests.support.client import ANSWER, REVIEW, allow, answer, call, closed, connect, post, probe, trust
+from tests.support.identity import identity
+from tests.support.process import CA, issue, most_memory, process, until
+from tests.support.process import replica as started
+from tests.support.recorder import Recorder
 from webhook.core.admission import Answer
 from webhook.core.site import Site
 from webhook.errors import BadSetting

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import budget
+from tests.support import budget
 from webhook import load
 from webhook.core.schema.site import Config, Device, Library
 from webhook.core.site import Site

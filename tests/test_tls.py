@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from certs import authority
-from tests.client import identity
+from tests.support.identity import identity
 from webhook.errors import BadPair
 from webhook.server.tls import Certificate, Pem, build, names_of
 

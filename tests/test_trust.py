@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.case import Outcome, decided, review
+from tests.support.case import Outcome, decided, review
 from webhook import load
 from webhook.core.admission import admit
 from webhook.core.annotations import KEYS

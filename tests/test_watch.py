@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from certs import authority, directory
-from tests.client import Recorder
+from tests.support.recorder import Recorder
 from webhook import load
 from webhook.core.site import Site
 from webhook.errors import BadConfig, Unusable

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.case import NAMESPACE, Case, all_cases, read
+from tests.support.case import NAMESPACE, Case, all_cases, read
 
 from .chart import INJECTED
 from .controlplane import ControlPlane, expect

@@ -30,7 +30,7 @@ from certs.keyring import Keyring
 from certs.rotation import Policy
 from certs.run import Loop
 from certs.store import Store
-from tests.chart import one, path_of, render
+from tests.support.chart import one, path_of, render
 
 from .controlplane import ControlPlane, expect
 from .process import Process, free_port, wait_for

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests import chart as rendering
-from tests.chart import at, merged, path_of
+from tests.support import chart as rendering
+from tests.support.chart import at, merged, path_of
 
 from . import monitoring
 from .chart import INJECTED, Release, bundles, chips, create, install

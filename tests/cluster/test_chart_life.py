@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from certs.authority import KeyPair, issue, new_ca, service_names
-from tests.chart import at, merged
-from tests.page import ROOT, of_page
+from tests.support.chart import at, merged
+from tests.support.page import ROOT, of_page
 
 from . import monitoring
 from .chart import INJECTED, Release, bundles, chips, create, install

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.case import NAMESPACE, Case, all_cases
+from tests.support.case import NAMESPACE, Case, all_cases
 
 from . import goldens, metrics
 from .chart import Release

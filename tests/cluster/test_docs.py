@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import page
-from tests.page import ROOT, Command
+from tests.support import page
+from tests.support.page import ROOT, Command
 
 from . import binaries
 from .chart import Release, replace

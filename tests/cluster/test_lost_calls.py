@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart import at, merged
+from tests.support.chart import at, merged
 
 from .chart import INJECTED, RELAY, Release, bundles, create, install
 from .conftest import build

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.case import Case
+from tests.support.case import Case
 
 from . import goldens
 from .chart import Release

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests import mutants
-from tests.case import site
+from tests.support import mutants
+from tests.support.case import site
 from webhook.core import limits
 from webhook.core.admission import admit
 

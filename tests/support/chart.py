@@ -11,7 +11,7 @@ import yaml
 
 from tests.cluster import binaries
 
-CHART = Path(__file__).parents[1] / "charts" / "accel-injector"
+CHART = Path(__file__).parents[2] / "charts" / "accel-injector"
 NAME, NAMESPACE = "accel-injector", "accel-system"
 MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
 

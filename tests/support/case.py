@@ -22,7 +22,7 @@ from webhook import load
 from webhook.core.admission import Answer
 from webhook.core.site import Site
 
-FOLDER = Path(__file__).parent / "cases"
+FOLDER = Path(__file__).parents[1] / "cases"
 NAMESPACE = "team-a"
 
 

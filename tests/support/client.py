@@ -5,16 +5,7 @@ import json
 import socket
 import ssl
 import urllib.request
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-from certs.authority import KeyPair
 from webhook.core.admission import Answer
 from webhook.core.site import Site
 from webhook.server.replica import Addresses
@@ -35,30 +26,8 @@ def allow(_body: bytes, _site: Site) -> Answer:
     return Answer(200, ANSWER, "unchanged", kind="Pod", operation="CREATE")
 
 
-class Recorder:
-    """A log that keeps its lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def debug(self, event: str, **fields: Any) -> None:
-        self.lines.append({"level": "debug", "message": event, **fields})
-
-    def info(self, event: str, **fields: Any) -> None:
-        self.lines.append({"level": "info", "message": event, **fields})
-
-    def warning(self, event: str, **fields: Any) -> None:
-        self.lines.append({"level": "warning", "message": event, **fields})
-
-    def error(self, event: str, **fields: Any) -> None:
-        self.lines.append({"level": "error", "message": event, **fields})
-
-    def is_enabled_for(self, _level: int) -> bool:
-        return True
-
-
 def trust(ca: bytes, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
-    """A context that trusts one authority."""
+    """A context that trusts one CA."""
     context = ssl.create_default_context(cadata=ca.decode())
     if alpn:
         context.set_alpn_protocols(list(alpn))
@@ -113,31 +82,3 @@ def closed(connection: socket.socket) -> bytes:
     except (ConnectionError, ssl.SSLError):
         pass
     return rest
-
-
-def identity(ca: KeyPair, name: str, file: Path, dns: tuple[str, ...] = ()) -> Path:
-    """A client's certificate with its key, in `file`, as an API server would show it."""
-    now = datetime.now(UTC)
-    key = ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.load_pem_x509_certificate(ca.certificate)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(issuer.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-    )
-    if dns:
-        names = x509.SubjectAlternativeName([x509.DNSName(one) for one in dns])
-        builder = builder.add_extension(names, critical=False)
-    signer = serialization.load_pem_private_key(ca.key, password=None)
-    assert isinstance(signer, ec.EllipticCurvePrivateKey)
-    pem = serialization.Encoding.PEM
-    file.write_bytes(
-        builder.sign(signer, hashes.SHA256()).public_bytes(pem)
-        + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return file

@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonpatch
 
-from tests.case import all_cases, review
+from tests.support.case import all_cases, review
 
 POD = review(
     {

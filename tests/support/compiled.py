@@ -1,7 +1,7 @@
 """The core as the image has it: built by mypyc beside the checkout, and a command run with it.
 
-    python -m tests.compiled -m pytest tests/test_laws.py
-    python -m tests.compiled -m benchmarks --quick
+    python -m tests.support.compiled -m pytest tests/test_laws.py
+    python -m tests.support.compiled -m benchmarks --quick
 
 In `build/compiled` the two packages are copies, built in place; all else is the checkout's own, by links. In the
 checkout itself nothing is ever compiled: there an edited file must count at once.
@@ -15,7 +15,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "compiled"
 COPIED = ("webhook", "certs")
 LINKED = (

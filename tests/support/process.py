@@ -14,7 +14,7 @@ from certs import authority, directory
 from webhook.server.replica import Addresses
 
 CA = authority.new_ca(datetime.now(UTC))
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import sys
@@ -100,13 +100,13 @@ class Process:
         self.exit_code()
 
 
-def replica(decide: str = "tests.client:allow", **settings: object) -> Process:
+def replica(decide: str = "tests.support.client:allow", **settings: object) -> Process:
     """A replica with this decision, a function's module and name."""
     module, _, name = decide.partition(":")
     return Process(sys.executable, "-c", PROGRAM.format(module=module, decide=name, more=settings))
 
 
-def process(folder: Path, decide: str = "tests.client:allow", **settings: object) -> Process:
+def process(folder: Path, decide: str = "tests.support.client:allow", **settings: object) -> Process:
     """The same, with a certificate of CA's in `folder`."""
     issue(folder)
     return replica(decide, cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key"), **settings)

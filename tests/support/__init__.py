@@ -1,0 +1,1 @@
+"""What tests use and is no test itself: one noun per file."""
