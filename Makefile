@@ -46,7 +46,7 @@ soak: install  ## the long proofs: rotations, rolls and abuse under load (15 min
 cluster-tests: install  ## one file of them: make cluster-tests TESTS=tests/cluster/test_pods.py
 	$(BIN)/python -m pytest -q $(TESTS)
 
-goldens: install  ## rewrite tests/cases/*/expected.yaml from what the code does now; read the diff
+goldens: install  ## rewrite tests/cases/*/*/expected.yaml from what the code does now; read the diff
 	$(BIN)/pytest -q tests/test_cases.py --update-goldens
 
 docs: install  ## rewrite what is generated: parts of docs/, the chart's schema and its table of values

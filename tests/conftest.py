@@ -5,4 +5,4 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make goldens`."""
-    parser.addoption("--update-goldens", action="store_true", help="rewrite tests/cases/*/expected.yaml and its like")
+    parser.addoption("--update-goldens", action="store_true", help="rewrite tests/cases/*/*/expected.yaml and its like")

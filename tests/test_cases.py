@@ -21,12 +21,7 @@ from webhook.server.settings import Settings
 CASES = all_cases()
 
 
-def named(case: Case) -> str:
-    """The folder's name is the test's."""
-    return case.folder.name
-
-
-every_case = pytest.mark.parametrize("case", CASES, ids=named)
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 class Current:
@@ -156,4 +151,4 @@ def test_nothing_else_is_touched(case: Case) -> None:
 
 def test_every_folder_is_a_case() -> None:
     """A folder without an input is a leftover."""
-    assert [] == [case.folder.name for case in CASES if not (case.folder / "input.yaml").exists()]
+    assert [] == [case.name for case in CASES if not (case.folder / "input.yaml").exists()]

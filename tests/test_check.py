@@ -421,13 +421,13 @@ def test_what_asks() -> None:
 
 
 OTHERWISE = {
-    "pod-injected-forged-decides-nothing": "the input says that it was injected",
-    "pod-node-name-skipped": "once stored, a Pod that came with a node looks like one that was given it",
-    "scheduler-node-chosen": "the same",
+    "pod/injected-forged-decides-nothing": "the input says that it was injected",
+    "pod/node-name-skipped": "once stored, a Pod that came with a node looks like one that was given it",
+    "scheduler/node-chosen": "the same",
 }
 """Cases that look otherwise than they are, and why."""
 
-CASES = [case for case in all_cases() if case.old is None and not case.denied and case.folder.name not in OTHERWISE]
+CASES = [case for case in all_cases() if case.old is None and not case.denied and case.name not in OTHERWISE]
 
 
 def test_golden_cases_are_injected_after_and_not_before() -> None:
@@ -439,9 +439,9 @@ def test_golden_cases_are_injected_after_and_not_before() -> None:
         if key not in cluster.KINDS:
             continue
         before, after = (list(asked(WORKLOADS[key], value, case.site)) for value in (given, expected))
-        assert [] == [t for t in after if not t.injected or t.refused], case.folder.name
-        assert {t.hardware for t in before} == {t.hardware for t in after}, case.folder.name
-        assert given == expected or not after or not all(t.injected for t in before), case.folder.name
+        assert [] == [t for t in after if not t.injected or t.refused], case.name
+        assert {t.hardware for t in before} == {t.hardware for t in after}, case.name
+        assert given == expected or not after or not all(t.injected for t in before), case.name
         looked_at += bool(after)
     print(f"{looked_at} cases that ask")
     assert looked_at > 100

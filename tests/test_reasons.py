@@ -14,7 +14,7 @@ from webhook.core.messages import Denied
 from webhook.manifest import inject as manifest
 
 
-@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.folder.name)
+@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)
 def test_explain_tells_every_edit_and_no_other(case: Case) -> None:
     """What explain says an object gets is what injection writes, rule by rule; and each line has a reason."""
     text = (case.folder / "input.yaml").read_text()

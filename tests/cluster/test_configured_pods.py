@@ -14,7 +14,7 @@ from .chart import Release
 from .controlplane import ControlPlane
 from .goldens import GROUPS, NOT_FOR_A_CLIENT, PLAIN
 
-CASES = [pytest.param(group.config, case, id=case.folder.name) for group in GROUPS for case in group.cases]
+CASES = [pytest.param(group.config, case, id=case.name) for group in GROUPS for case in group.cases]
 
 
 def figure(release: Release, metric: str, **labels: str) -> float:
@@ -64,11 +64,11 @@ def test_golden_cases_are_stored_as_the_command_prints_them(
 def test_no_case_is_left_out() -> None:
     """Every Pod case is sent once, without a config or with its own; the table names cases that there are."""
     pods = [case for case in all_cases() if case.object["kind"] == "Pod"]
-    names = [case.folder.name for case in pods]
-    plain = [case.folder.name for case in PLAIN]
-    configured = [case.folder.name for group in GROUPS for case in group.cases]
+    names = [case.name for case in pods]
+    plain = [case.name for case in PLAIN]
+    configured = [case.name for group in GROUPS for case in group.cases]
     print(f"{len(plain)} cases without a config, {len(configured)} with one of {len(GROUPS)} configs")
 
     assert sorted(names) == sorted([*plain, *configured])
     assert NOT_FOR_A_CLIENT.keys() <= set(names)
-    assert [] == [case.folder.name for case in pods if case.old]  # a Pod's update is never sent to us
+    assert [] == [case.name for case in pods if case.old]  # a Pod's update is never sent to us

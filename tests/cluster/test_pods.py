@@ -98,7 +98,7 @@ def test_warnings_reach_the_client(cluster: ControlPlane, namespace: str) -> Non
     assert any("tpu-v4-16 has 2 hosts" in warning for warning in stored.warnings)
 
 
-@pytest.mark.parametrize("case", PLAIN, ids=[case.folder.name for case in PLAIN])
+@pytest.mark.parametrize("case", PLAIN, ids=[case.name for case in PLAIN])
 def test_golden_cases_are_stored_as_the_command_prints_them(cluster: ControlPlane, case: Case) -> None:
     """Dry run of every Pod case without a config; what the API server defaults comes on top."""
     assert [] == goldens.amiss(case, goldens.create(cluster, case))

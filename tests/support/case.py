@@ -1,4 +1,4 @@
-"""A golden case: a folder with an object and what becomes of it.
+"""A golden case: a folder, cases/<kind or feature>/<claim>, with an object and what becomes of it.
 
 input.yaml      one object, as a user would write it
 expected.yaml   the whole object after injection, or
@@ -41,6 +41,11 @@ class Case(NamedTuple):
     folder: Path
 
     @property
+    def name(self) -> str:
+        """Group and claim, as in `jobset/two-slices`."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @property
     def object(self) -> Any:
         return read(self.folder / "input.yaml")
 
@@ -69,8 +74,8 @@ class Case(NamedTuple):
 
 
 def all_cases() -> list[Case]:
-    """Every folder, by name."""
-    return [Case(path) for path in sorted(FOLDER.iterdir()) if path.is_dir()]
+    """Every folder, by group and claim."""
+    return [Case(path) for path in sorted(FOLDER.glob("*/*"))]
 
 
 @cache
