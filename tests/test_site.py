@@ -63,7 +63,7 @@ def test_an_empty_file_is_all_defaults(text: str) -> None:
     assert site.config.exclusive_placement
     assert site.config.shared_memory is False
     assert site.config.schedulers.allowed == ("default-scheduler", "volcano")
-    assert not site.placements
+    assert not site.config.placements
     assert not site.profiles
     assert not site.detect
 
@@ -253,7 +253,7 @@ def test_values_are_those_that_helm_reads() -> None:
     """The chart's values go through the same rules, so a file means the same with and without Helm."""
     site = parse("placements: {1: {nodeSelector: {octal: '010', day: 2026-11-30}}}\nexclusivePlacement: n\n")
 
-    assert site.placements["1"].node_selector == {"octal": "010", "day": "2026-11-30"}
+    assert site.config.placements["1"].node_selector == {"octal": "010", "day": "2026-11-30"}
     assert not site.config.exclusive_placement
 
 

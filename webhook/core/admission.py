@@ -5,7 +5,7 @@ Anything else is ours: HTTP 500, so that failurePolicy decides, and never a patc
 """
 
 import traceback
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 import msgspec
@@ -23,23 +23,51 @@ from webhook.errors import BadReview, TooDeep
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(init=False)
 class Answer:
     """What goes back to the API server, and what the caller counts and logs of it."""
 
     status: int  # HTTP: 200 for every decision; 400 not a review; 500 unexpected
     body: bytes  # JSON AdmissionReview on 200, else one line of text
     outcome: str  # "injected", "unchanged", "skipped", "denied", "bad-review", "error"
-    code: str = ""  # why, a key of the messages' tables; never user text: safe as a metric label
-    kind: str = ""  # one of the kinds that we know, else "other"
-    operation: str = ""  # CREATE, UPDATE, other
-    _: KW_ONLY
-    dry_run: bool = False
-    uid: str = ""
-    namespace: str = ""
-    name: str = ""  # or generateName with a "*"
-    type: str = ""  # canonical type, where one was resolved
-    detail: str = ""  # denial message, or a traceback when outcome is "error": for the log only
+    code: str  # why, a key of the messages' tables; never user text: safe as a metric label
+    kind: str  # one of the kinds that we know, else "other"
+    operation: str  # CREATE, UPDATE, other
+    dry_run: bool
+    uid: str
+    namespace: str
+    name: str  # or generateName with a "*"
+    type: str  # canonical type, where one was resolved
+    detail: str  # denial message, or a traceback when outcome is "error": for the log only
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes,
+        outcome: str,
+        code: str = "",
+        kind: str = "",
+        operation: str = "",
+        *,
+        dry_run: bool = False,
+        uid: str = "",
+        namespace: str = "",
+        name: str = "",
+        type: str = "",
+        detail: str = "",
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.outcome = outcome
+        self.code = code
+        self.kind = kind
+        self.operation = operation
+        self.dry_run = dry_run
+        self.uid = uid
+        self.namespace = namespace
+        self.name = name
+        self.type = type
+        self.detail = detail
 
 
 def admit(body: bytes, site: Site) -> Answer:

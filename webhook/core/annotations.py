@@ -6,7 +6,7 @@ container. Values are checked here, as words; what they mean for hardware is the
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from webhook.core import limits, quantity
@@ -57,26 +57,60 @@ _BOOLEANS: Final = ("true", "false")
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(init=False)
 class TypeRequest:
     """What the user asked of one pod template, checked as words."""
 
     type: str  # as the user wrote it
     where: str  # how to name the place of `type` in a message
-    _: KW_ONLY
-    count: int | None = None
-    topology: str | None = None
-    containers: tuple[str, ...] = ()
-    mode: str = "plugin"
-    scheduler: str | None = None
-    queue: str | None = None
-    placements: tuple[str, ...] = ()
-    shm: str | None = None  # "true" or a size; None: the site's default
-    multislice: bool | None = None
-    outer: tuple[tuple[str, str], ...] = ()  # keys that took effect from outside the template, to be copied to it
-    placeholders: tuple[tuple[str, str], ...] = ()  # (container, resource) to be replaced by the real one
-    amount: int | None = None  # the placeholder's quantity: devices, or 1 where the type fixes their number
-    also: str | None = None  # a type annotation on the same template, which must mean the same as the placeholder
+    count: int | None
+    topology: str | None
+    containers: tuple[str, ...]
+    mode: str
+    scheduler: str | None
+    queue: str | None
+    placements: tuple[str, ...]
+    shm: str | None  # "true" or a size; None: the site's default
+    multislice: bool | None
+    outer: tuple[tuple[str, str], ...]  # keys that took effect from outside the template, to be copied to it
+    placeholders: tuple[tuple[str, str], ...]  # (container, resource) to be replaced by the real one
+    amount: int | None  # the placeholder's quantity: devices, or 1 where the type fixes their number
+    also: str | None  # a type annotation on the same template, which must mean the same as the placeholder
+
+    def __init__(
+        self,
+        type: str,
+        where: str,
+        *,
+        count: int | None = None,
+        topology: str | None = None,
+        containers: tuple[str, ...] = (),
+        mode: str = "plugin",
+        scheduler: str | None = None,
+        queue: str | None = None,
+        placements: tuple[str, ...] = (),
+        shm: str | None = None,
+        multislice: bool | None = None,
+        outer: tuple[tuple[str, str], ...] = (),
+        placeholders: tuple[tuple[str, str], ...] = (),
+        amount: int | None = None,
+        also: str | None = None,
+    ) -> None:
+        self.type = type
+        self.where = where
+        self.count = count
+        self.topology = topology
+        self.containers = containers
+        self.mode = mode
+        self.scheduler = scheduler
+        self.queue = queue
+        self.placements = placements
+        self.shm = shm
+        self.multislice = multislice
+        self.outer = outer
+        self.placeholders = placeholders
+        self.amount = amount
+        self.also = also
 
 
 @final
@@ -96,11 +130,23 @@ class TemplateAnnotations:
         self.typed = bool(placeholders) or any(TYPE in level for level in levels)
 
 
+Levels = dict[int, dict[str, str]]
+"""What is ours of levels that were looked through already, by their ids: the object's own metadata is a level of each
+of its templates."""
+
+
 def read_annotations(
-    levels: Sequence[Metadata], containers: Sequence[tuple[str, int, Container]]
+    levels: Sequence[Metadata], containers: Sequence[tuple[str, int, Container]], known: Levels
 ) -> TemplateAnnotations:
-    """What is said to us around a template, whose own metadata is the last of `levels`."""
-    return TemplateAnnotations([own(annotations_of(level)) for level in levels], placeholders(containers))
+    """What is said to us around a template, whose own metadata is the last of `levels`; `known` grows."""
+    return TemplateAnnotations([_read(level, known) for level in levels], placeholders(containers))
+
+
+def _read(level: Metadata, known: Levels) -> dict[str, str]:
+    found = known.get(id(level))
+    if found is None:
+        found = known[id(level)] = own(annotations_of(level))
+    return found
 
 
 def _off(levels: Sequence[Mapping[str, str]]) -> int | None:
@@ -111,13 +157,13 @@ def _off(levels: Sequence[Mapping[str, str]]) -> int | None:
 
 
 def own(annotations: Annotations) -> dict[str, str]:
-    """The annotations that we know, without those that are null. It looks for ours, however many others there are."""
-    return {key: value for key in KEYS if (value := annotations.get(key)) is not None}
+    """The annotations that are ours, without those that are null."""
+    return {k: v for k, v in annotations.items() if v is not None and k.startswith(PREFIX)}
 
 
-def unknown(annotations: Annotations) -> list[str]:
-    """Keys with our prefix that nobody reads, sorted."""
-    return sorted([k for k, v in annotations.items() if k.startswith(PREFIX) and k not in _KNOWN and v is not None])
+def unknown(level: Iterable[str]) -> list[str]:
+    """The keys with our prefix that nobody reads, sorted."""
+    return sorted([key for key in level if key not in _KNOWN])
 
 
 def nearest_level(levels: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, int]]:

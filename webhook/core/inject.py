@@ -19,7 +19,7 @@ from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Remove, Section, within
 from webhook.core.resolution import resolve
 from webhook.core.rules.detect import detected
-from webhook.core.rules.rules import apply_rules
+from webhook.core.rules.rules import RULES
 from webhook.core.template import PodTemplate, annotations_of, controller_of
 
 LEFT_ALONE: Final = {
@@ -58,7 +58,7 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     targets = kind.resolve_group(obj, read.targets, context)
     collected = _Collected(read.warnings())
     for target in targets:
-        collected.add_template(target.template, _ruled(target))
+        collected.add_template(target)
     collected.add_object(kind.object_edits(obj, targets, context))
     names = [target.resolution.accelerator.name for target in targets]
     for template in read.unasked:
@@ -85,9 +85,10 @@ class _Read:
         self.unasked: list[PodTemplate] = []  # may get something for their resources alone
         self._unknown: list[str] = []
         self._vain: dict[str, Warn] = {}
+        self.levels: annotations.Levels = {}
         self._heard: set[int] = set()
         if not kind.patched:  # its own metadata is no level of a template
-            self._unknown += annotations.unknown(annotations_of(obj.metadata))
+            self._unknown += annotations.unknown(annotations.own(annotations_of(obj.metadata)))
 
     def add(self, template: PodTemplate, said: TemplateAnnotations) -> None:
         """What is worth saying of the annotations themselves, whatever they lead to; each thing once."""
@@ -95,10 +96,10 @@ class _Read:
             if said.off < len(said.levels) - 1:
                 self._vain.setdefault(INJECT, Warn("inject-false-not-pods"))
             return
-        for level in template.levels:
+        for level, keys in zip(template.levels, said.levels, strict=True):
             if id(level) not in self._heard:  # the object's own metadata is a level of every template
                 self._heard.add(id(level))
-                self._unknown += annotations.unknown(annotations_of(level))
+                self._unknown += annotations.unknown(keys)
         if not said.typed:
             for key in annotations.without_effect(said.levels):
                 self._vain.setdefault(key, Warn("no-type", {"key": key}))
@@ -111,7 +112,7 @@ class _Read:
 def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:
     read = _Read(kind, obj)
     for template in kind.templates(obj):
-        said = read_annotations(template.levels, template.containers)
+        said = read_annotations(template.levels, template.containers, read.levels)
         if not kind.patched:
             _check_reach(obj, template, said)
         read.add(template, said)
@@ -148,13 +149,6 @@ def _check_reach(obj: Any, template: PodTemplate, said: TemplateAnnotations) -> 
             raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
 
 
-def _ruled(target: Target) -> Iterator[Edit | Warn]:
-    try:
-        yield from apply_rules(target.template, target.resolution)
-    except Denied as denied:
-        raise denied.within(target.template.name) from None
-
-
 class _Collected:
     """An object's edits by the part of it that they are of, and its warnings.
 
@@ -167,15 +161,20 @@ class _Collected:
         self._depths: set[int] = set()  # lengths of the templates' paths
         self._number = 0
 
-    def add_template(self, template: PodTemplate, found: Iterable[Edit | Warn]) -> None:
-        """Edits with paths that begin at a template."""
+    def add_template(self, target: Target) -> None:
+        """What the rules make of a template, with paths that begin there."""
+        template, resolution = target.template, target.resolution
         edits: list[Edit] = []
-        for one in found:
-            if isinstance(one, Warn):
-                self.warnings.append(one)
-            else:
-                edits.append(one)
-                self._count()
+        try:
+            for rule in RULES:
+                for one in rule.apply(template, resolution):
+                    if isinstance(one, Warn):
+                        self.warnings.append(one)
+                    else:
+                        edits.append(one)
+                        self._count()
+        except Denied as denied:
+            raise denied.within(template.name) from None
         self._sections[template.path] = edits
         self._depths.add(len(template.path))
 

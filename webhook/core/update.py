@@ -133,7 +133,7 @@ def _known(edit: Put | Append | Amend) -> tuple[Path, bytes]:
 def _alone(kind: Kind[Any], now: Any) -> list[Path]:
     """The places that the user says to leave alone: templates, or everything."""
     places = list(kind.templates(now))
-    off = [p.path for p in places if annotations.read_annotations(p.levels, p.containers).off is not None]
+    off = [p.path for p in places if annotations.read_annotations(p.levels, p.containers, {}).off is not None]
     return [()] if len(off) == len(places) else off
 
 
