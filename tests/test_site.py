@@ -292,7 +292,7 @@ def test_any_bytes_are_a_site_or_an_error_of_one_line(data: bytes) -> None:
 
 def test_a_date_stays_text() -> None:
     """A reservation named by a date is a label value, not a date."""
-    placements = parse("placements: {a: {nodeSelector: {reserved: 2026-11-30}}}").placements
+    placements = parse("placements: {a: {nodeSelector: {reserved: 2026-11-30}}}").config.placements
     assert placements["a"].node_selector == {"reserved": "2026-11-30"}
 
 
