@@ -8,7 +8,7 @@ from datetime import datetime
 
 from cryptography.x509.oid import NameOID
 
-from certs import authority, rotation
+from certs import authority
 from certs.keyring import Keyring, stamp
 from certs.rotation import View
 
@@ -82,11 +82,6 @@ def of_entries(view: View) -> list[Row]:
         Row("entry", name, note="trusts them all" if held == bundle else _difference(held), good=held == bundle)
         for name, held in view.entries.items()
     ]
-
-
-def next_renewal(ring: Keyring) -> str:
-    """When the signing authority's rotation starts by itself, as RFC 3339; empty where nothing signs."""
-    return stamp(rotation.due(ring.signing.certificate)) if ring.signing else ""
 
 
 def as_object(row: Row) -> dict[str, object]:

@@ -11,12 +11,12 @@ import msgspec
 
 from webhook.command import describe
 from webhook.core import annotations, scheduling
-from webhook.core.annotations import INJECT, NONE, TYPE
+from webhook.core.annotations import INJECT, NONE, TYPE, read_annotations
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import LEFT_ALONE, inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied, Warn
-from webhook.core.patch import Edit, Path, Section, at, render
+from webhook.core.patch import Edit, Path, Section, at, render, steps
 from webhook.core.rules.detect import detected, resources
 from webhook.core.rules.rules import RULES
 from webhook.core.schema.pod import Metadata
@@ -150,8 +150,8 @@ def _part(template: PodTemplate, target: Target | None, where: Where, value: Any
 
 def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[Line]:
     """What a template gets for its resources alone."""
-    levels = [annotations.own(level.annotations or {}) for level in template.levels]
-    if not context.site.detect or any(TYPE in level for level in levels) or _off(levels) is not None:
+    said = read_annotations(template.levels, template.containers, {})
+    if not context.site.detect or said.typed or said.off is not None:
         return
     edits = [f for f in detected(template, context.namespace, context.site).found if not isinstance(f, Warn)]
     names = ", ".join(resources(template.spec, context.site))
@@ -159,22 +159,15 @@ def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[L
     yield from lines_of(template.view, at(value, template.path), edits, why)
 
 
-def _off(levels: list[dict[str, str]]) -> int | None:
-    """The level whose `accel.io/inject: "false"` is the nearest word on the matter."""
-    said = [index for index, level in enumerate(levels) if INJECT in level]
-    return said[-1] if said and levels[said[-1]][INJECT] == "false" else None
-
-
 def _unasked(template: PodTemplate, where: Where) -> str:
     """Why a template gets nothing."""
-    levels = [annotations.own(level.annotations or {}) for level in template.levels]
+    said = read_annotations(template.levels, template.containers, {})
     paths = [where.get(id(level), (*template.path, "metadata")) for level in template.levels]
     if template.path:
         paths[0] = ("metadata",)
-    off = _off(levels)
-    if off is not None:
-        return f'nothing: {INJECT} is "false" on {_dotted((*paths[off], "annotations"), None)}'
-    found = annotations.nearest_level(levels)
+    if said.off is not None:
+        return f'nothing: {INJECT} is "false" on {_dotted((*paths[said.off], "annotations"), None)}'
+    found = annotations.nearest_level(said.levels)
     if TYPE in found and found[TYPE][0].strip().lower() == NONE:
         return f"nothing: {TYPE} is none"
     places = " or ".join(_dotted((*path, "annotations"), None) for path in paths)
@@ -185,7 +178,7 @@ def lines_of(view: Any, value: Any, edits: Sequence[Edit], why: str) -> list[Lin
     """The operations that the edits come to, as lines; `view` and `value` are of the object or template they are of."""
     lines: list[Line] = []
     for operation in render(view, [Section((), edits)]):
-        path = tuple(_unescaped(part) for part in operation.path.split("/")[1:])
+        path = tuple(steps(operation.path))
         if operation.op == "add" and isinstance(_at(value, path[:-1]), list):
             path = (*path[:-1], "-")  # a new item, wherever it is put
         if operation.op == "remove":
@@ -206,10 +199,6 @@ def _at(node: Any, path: Iterable[str]) -> Any:
     for step in path:
         node = _below(node, int(step) if isinstance(node, list) and step.isdigit() else step)
     return node
-
-
-def _unescaped(part: str) -> str:
-    return part.replace("~1", "/").replace("~0", "~")
 
 
 def _leaves(path: tuple[str, ...], new: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -334,7 +334,6 @@ def _shm(value: str | None) -> str | None:
     if value is None or value in _BOOLEANS:
         return value
     limits.check(SHM, value, limits.QUANTITY)
-    size = quantity.parse(value)
-    if size is None or size < 1:
+    if not quantity.is_positive(value):
         raise Denied("bad-value", where=SHM, value=value, valid='"true", "false", or a size such as 64Gi')
     return value

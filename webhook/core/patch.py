@@ -126,6 +126,11 @@ def pointer(path: Path) -> str:
     return "".join([_escaped(segment) for segment in path])
 
 
+def steps(text: str) -> list[str]:
+    """The steps of an RFC 6901 pointer, each as it is in the object."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
+
+
 class _Location:
     """A path that our own rules write to, and what follows from it alone."""
 

@@ -48,6 +48,12 @@ def parse(quantity: object) -> Decimal | None:
         return None
 
 
+def is_positive(quantity: object) -> bool:
+    """Whether it is a quantity of something: not nothing, and not less."""
+    number = parse(quantity)
+    return number is not None and number > 0
+
+
 def devices(quantity: object) -> int | None:
     """A whole number of devices; None where the quantity is not one (devices cannot be divided).
 

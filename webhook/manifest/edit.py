@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jsonpatch
 import msgspec
 
-from webhook.core.patch import pointer
+from webhook.core.patch import pointer, steps
 from webhook.core.schema import nodes
 from webhook.core.schema.nodes import Document, Node
 from webhook.core.schema.text_limits import OF_RESULT
@@ -185,7 +185,7 @@ class _Page:
         if not isinstance(root, _Branch):
             raise CannotEditInPlace
         for operation in operations:
-            self._apply(root, _unescaped(operation["path"]), operation)
+            self._apply(root, steps(operation["path"]), operation)
         splices = list(self._splices(root))
         if any(splice.start == len(self._text) for splice in splices):
             splices += self._unended(self._root)
@@ -371,11 +371,6 @@ class _Page:
         end = self._lines.find("\n", at)
         end = len(self._lines) if end < 0 else end
         return end - 1 if end > at and self._lines[end - 1] == "\r" else end
-
-
-def _unescaped(path: str) -> list[str]:
-    """The names in a JSON pointer."""
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
 def _newline(text: str) -> str:

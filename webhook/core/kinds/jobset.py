@@ -97,18 +97,13 @@ def _check_domain(domain: Sequence[Member]) -> None:
             raise Denied(
                 "mixed-slices",
                 where=member.target.template.name,
-                value=_described(member),
-                other=f"{quoted(_described(first))} ({first.target.template.name})",
+                value=member.target.described,
+                other=f"{quoted(first.target.described)} ({first.target.template.name})",
             )
     for member in domain:
         for dependency in member.job.dependsOn or ():
             if dependency.name in names and dependency.status == "Complete":
                 raise Denied("depends-on-slice", where=member.target.template.name, value=dependency.name)
-
-
-def _described(member: Member) -> str:
-    hardware = member.target.resolution.accelerator
-    return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
 
 
 def _count(jobset: schema.JobSet, groups: Counter[str], domain: Sequence[Member]) -> Slices:

@@ -30,6 +30,12 @@ class Target:
         self.template = template
         self.resolution = resolution
 
+    @property
+    def described(self) -> str:
+        """Its type, and the topology where it has one."""
+        hardware = self.resolution.accelerator
+        return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
+
 
 @final
 @dataclass(init=False)

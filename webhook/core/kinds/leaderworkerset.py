@@ -73,13 +73,8 @@ def _slice(leader: Target | None, worker: Target | None) -> Target:
     if leader is not None and leader.resolution.accelerator.slice is not None:
         one, other = leader.resolution.accelerator, worker.resolution.accelerator
         if one != other:
-            raise Denied("mixed-hosts", where=LEADER, value=_described(leader), other=quoted(_described(worker)))
+            raise Denied("mixed-hosts", where=LEADER, value=leader.described, other=quoted(worker.described))
     return worker
-
-
-def _described(target: Target) -> str:
-    hardware = target.resolution.accelerator
-    return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
 
 
 def _leader_holds(lws: schema.LeaderWorkerSet, leader: Target | None) -> bool:

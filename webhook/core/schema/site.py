@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from webhook.core import limits
+from webhook.core import quantity
 from webhook.core.messages import quoted
 from webhook.core.schema import syntax
 from webhook.core.schema.catalogue import AnyEntry, Platform, types
@@ -30,7 +30,6 @@ MOST_TYPES = 50_000
 """Types that a site config adds to the catalogue."""
 
 _ENV_NAME = re.compile(r"[ -<>-~]++")
-_QUANTITY = re.compile(r"[0-9]++(?:\.[0-9]++)?+(?:[mkMGTPE]|[KMGTPE]i)?")
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -139,7 +138,7 @@ class Placement(_Settings, frozen=True, kw_only=True):
                 raise ValueError(f"annotations: {quoted(key)} is a key that users set, not placements")
         for key, amount in self.resources.items():
             syntax.check_key(key, "resources")
-            if not _is_quantity(str(amount)):
+            if not quantity.is_positive(amount):
                 raise ValueError(f"resources: {key}: {quoted(amount)} is not a quantity, such as 32 or 64Gi")
 
 
@@ -279,7 +278,7 @@ class Config(_Settings, frozen=True, kw_only=True):
     """Entries that are added to the catalogue, or replace one of the same name."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.shared_memory, str) and not _is_quantity(self.shared_memory):
+        if isinstance(self.shared_memory, str) and not quantity.is_positive(self.shared_memory):
             raise ValueError(
                 f"sharedMemory: found {quoted(self.shared_memory)}; valid: true, false, or a size such as 64Gi"
             )
@@ -329,10 +328,6 @@ def _check_path(field: str, path: str) -> None:
         raise ValueError(f"{field}: {quoted(path)} is not absolute")
     if ".." in path.split("/"):
         raise ValueError(f'{field}: {quoted(path)} has "..", which Kubernetes refuses')
-
-
-def _is_quantity(text: str) -> bool:
-    return len(text) <= limits.QUANTITY and bool(_QUANTITY.fullmatch(text))
 
 
 def _check_env(field: str, name: str) -> None:
