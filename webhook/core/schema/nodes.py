@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from webhook.core.messages import quoted
-from webhook.core.schema.text_limits import LEVELS, OF_MANIFEST, Expanded
+from webhook.core.schema.text_limits import LEVELS, OF_MANIFEST, Limits
 from webhook.errors import BadYaml
 
 _WORDS: dict[str, object] = {
@@ -71,7 +71,7 @@ def with_line_feeds(text: str) -> str:
     return _LONE_RETURN.sub("\n", text)
 
 
-def documents(stream: str, limits: Expanded = OF_MANIFEST) -> Iterator[Document]:
+def documents(stream: str, limits: Limits = OF_MANIFEST) -> Iterator[Document]:
     """Every document of a stream, empty ones too, each made when it is asked for; raises `BadYaml`."""
     try:
         yield from _Composer(stream, limits).documents()
@@ -116,7 +116,7 @@ class _Anchored(NamedTuple):
 class _Composer:
     """Makes nodes of a stream's events; their indexes begin with their document."""
 
-    def __init__(self, stream: str, limits: Expanded) -> None:
+    def __init__(self, stream: str, limits: Limits) -> None:
         self._stream = stream
         self._limits = limits
         self._lines = with_line_feeds(stream)
@@ -127,8 +127,8 @@ class _Composer:
         """A new document, whose text begins at `base`."""
         self._base = base
         self._anchors: dict[str, _Anchored] = {}
-        self._values = 0
-        self._characters = 0
+        self._values = self._characters = 0  # aliases count with what they bring
+        self._aliased_values = self._aliased_characters = 0
         self._level = 0
         self._deepest = 0  # of the levels since the last anchor began
 
@@ -161,10 +161,10 @@ class _Composer:
         return self._anchored(event) if event.anchor else self._made(event)
 
     def _made(self, event: Any) -> Node:
+        self._count(event, 1)
         if isinstance(event, yaml.ScalarEvent):
-            self._count(event, 1, len(event.value))
+            self._characters += len(event.value)
             return self._scalar(event)
-        self._count(event, 1, 0)
         self._level += 1
         self._descend(event, self._level)
         node = self._mapping(event) if isinstance(event, yaml.MappingStartEvent) else self._sequence(event)
@@ -187,17 +187,24 @@ class _Composer:
         if found is None:
             name = event.anchor[:64]
             raise self._bad(event, f"*{name} means nothing here: no &{name} before it")
-        self._count(event, found.values, found.characters)
+        self._count(event, found.values)
+        self._count_alias(event, found)
         self._descend(event, self._level + found.levels)
         return Node("alias", self._start(event), self._end(event), event.start_mark.column, value=found.node)
 
-    def _count(self, event: Any, values: int, characters: int) -> None:
+    def _count(self, event: Any, values: int) -> None:
         self._values += values
-        self._characters += characters
         if self._values > self._limits.values:
-            raise self._bad(event, f"more than {self._limits.values:,} keys and values, aliases included")
-        if self._characters > self._limits.characters:
-            raise self._bad(event, f"more than {self._limits.characters >> 20} MiB of text, aliases included")
+            raise self._bad(event, f"more than {self._limits.values:,} keys and values")
+
+    def _count_alias(self, event: Any, found: _Anchored) -> None:
+        self._characters += found.characters
+        self._aliased_values += found.values
+        self._aliased_characters += found.characters
+        if self._aliased_values > self._limits.aliased_values:
+            raise self._bad(event, f"aliases stand for more than {self._limits.aliased_values:,} keys and values")
+        if self._aliased_characters > self._limits.aliased_characters:
+            raise self._bad(event, f"aliases stand for more than {self._limits.aliased_characters >> 20} MiB of text")
 
     def _descend(self, event: Any, level: int) -> None:
         self._deepest = max(self._deepest, level)

@@ -22,20 +22,25 @@ Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/config/components
 """
 
 
-class Expanded(NamedTuple):
-    """How much one document may hold, with its aliases written out."""
+class Limits(NamedTuple):
+    """How much one document may hold."""
 
     values: int
-    """Keys and values."""
-    characters: int
-    """Characters of them together."""
+    """Keys and values, those that aliases stand for included."""
+    aliased_values: int
+    """Those that aliases stand for: each alias counts with all that it brings."""
+    aliased_characters: int
+    """Characters of what aliases stand for."""
 
 
-OF_MANIFEST: Final = Expanded(4_000_000, MANIFESTS)
-"""A List of ten thousand Pods, as an API server lists them."""
+OF_MANIFEST: Final = Limits(values=4_000_000, aliased_values=400_000, aliased_characters=32 * 1024 * 1024)
+"""A List of ten thousand Pods, as an API server lists them; and as much by aliases as kubectl reads.
 
-OF_CONFIG: Final = Expanded(250_000, 4 * CONFIG)
+Source: https://github.com/kubernetes-sigs/yaml/blob/742f5e6f/goyaml.v2/decode.go (allowedAliasRatio)
+"""
+
+OF_CONFIG: Final = Limits(values=250_000, aliased_values=100_000, aliased_characters=4 * CONFIG)
 """What `serve` can read beside its calls, in the memory that the chart gives it; a catalogue of 10,000 models fits."""
 
-OF_RESULT: Final = Expanded(2**63, 2**63)
+OF_RESULT: Final = Limits(2**63, 2**63, 2**63)
 """What injection makes of a document: there is a bound for what is injected into each of its objects."""
