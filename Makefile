@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORE_TESTS := $(patsubst %,tests/test_%.py,admission cases compiled host laws patch reapply reasons round_trip schemaless trust)
 
-.PHONY: help demo test check compiled install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak lock
+.PHONY: help demo test check compiled install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak fuzz lock
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -42,6 +42,12 @@ test: check compiled cluster  ## everything
 soak: install  ## the long proofs: rotations, rolls and abuse under load (15 minutes)
 	$(BIN)/python -m pytest -q -s -m soak tests
 	$(BIN)/python -m tests.support.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/test_abuse.py
+
+COUNT ?= 20000
+fuzz: install  ## hostile reviews, manifests and site configs, another seed each time: make fuzz COUNT=1000000
+	$(BIN)/python -m tests.fuzz reviews $(COUNT)
+	$(BIN)/python -m tests.fuzz manifests $(COUNT)
+	$(BIN)/python -m tests.fuzz configs $(COUNT)
 
 cluster-tests: install  ## one file of them: make cluster-tests TESTS=tests/cluster/test_pods.py
 	$(BIN)/python -m pytest -q $(TESTS)
