@@ -1,6 +1,8 @@
 """Every folder of tests/cases, checked six ways. A new case is a new folder; `make goldens` fills it in."""
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,3 +154,17 @@ def test_nothing_else_is_touched(case: Case) -> None:
 def test_every_folder_is_a_case() -> None:
     """A folder without an input is a leftover."""
     assert [] == [case.name for case in CASES if not (case.folder / "input.yaml").exists()]
+
+
+def test_each_case_says_why_it_is_there() -> None:
+    """One sentence, on the first line of its input."""
+    assert [] == [case.name for case in CASES if not re.fullmatch(r"\S.{18,108}\.", case.why)]
+
+
+def test_no_two_cases_are_there_for_the_same_reason() -> None:
+    """One of them would be no use."""
+    names = defaultdict(list)
+    for case in CASES:
+        names[case.why].append(case.name)
+
+    assert [] == [same for same in names.values() if len(same) > 1]

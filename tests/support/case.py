@@ -1,6 +1,6 @@
 """A golden case: a folder, cases/<kind or feature>/<claim>, with an object and what becomes of it.
 
-input.yaml      one object, as a user would write it
+input.yaml      one object, as a user would write it; its first line is `# Why: ` and what the case shows
 expected.yaml   the whole object after injection, or
 denied.txt      the message that kubectl would show
 warnings.txt    one per line, where there are any
@@ -24,6 +24,7 @@ from webhook.core.site import Site
 
 FOLDER = Path(__file__).parents[1] / "cases"
 NAMESPACE = "team-a"
+WHY = "# Why: "
 
 
 class Outcome(NamedTuple):
@@ -44,6 +45,12 @@ class Case(NamedTuple):
     def name(self) -> str:
         """Group and claim, as in `jobset/two-slices`."""
         return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @property
+    def why(self) -> str:
+        """The sentence on the first line of the input; "" where there is none."""
+        first = (self.folder / "input.yaml").read_text().partition("\n")[0]
+        return first.removeprefix(WHY) if first.startswith(WHY) else ""
 
     @property
     def object(self) -> Any:
