@@ -106,6 +106,8 @@ class _Read:
 
     def warnings(self) -> list[Warn]:
         """Of keys that nobody reads, then of those that say nothing here."""
+        if not self._unknown and not self._vain:
+            return []
         return [*annotations.strange(self._unknown), *self._vain.values()]
 
 
@@ -159,7 +161,7 @@ class _Collected:
         self.warnings = warnings
         self._sections: dict[Path, list[Edit]] = {}
         self._depths: set[int] = set()  # lengths of the templates' paths
-        self._number = 0
+        self._left = limits.EDITS  # that may still come
 
     def add_template(self, target: Target) -> None:
         """What the rules make of a template, with paths that begin there."""
@@ -170,11 +172,13 @@ class _Collected:
                 for one in rule.apply(template, resolution):
                     if isinstance(one, Warn):
                         self.warnings.append(one)
-                    else:
+                    elif len(edits) < self._left:
                         edits.append(one)
-                        self._count()
+                    else:
+                        raise _too_many()
         except Denied as denied:
             raise denied.within(template.name) from None
+        self._left -= len(edits)
         self._sections[template.path] = edits
         self._depths.add(len(template.path))
 
@@ -184,10 +188,12 @@ class _Collected:
             if isinstance(one, Warn):
                 self.warnings.append(one)
             else:
-                self._template(replace(one, path=path + one.path) if path else one)
-                self._count()
+                self._put(replace(one, path=path + one.path) if path else one)
+                self._left -= 1
+                if self._left < 0:
+                    raise _too_many()
 
-    def _template(self, edit: Edit) -> None:
+    def _put(self, edit: Edit) -> None:
         for depth in self._depths:
             edits = self._sections.get(edit.path[:depth])
             if edits is not None:
@@ -195,14 +201,13 @@ class _Collected:
                 return
         self._sections.setdefault((), []).append(edit)
 
-    def _count(self) -> None:
-        self._number += 1
-        if self._number > limits.EDITS:
-            raise limits.too_large("what is to be injected", "too many changes", f"{limits.EDITS:,}")
-
     def sections(self) -> tuple[Section, ...]:
         """The parts that have any edits."""
         return tuple([Section(path, edits) for path, edits in self._sections.items() if edits])
+
+
+def _too_many() -> Denied:
+    return limits.too_large("what is to be injected", "too many changes", f"{limits.EDITS:,}")
 
 
 def _why_skipped(kind: Kind[Any], obj: Any, context: Context, code: str) -> Iterator[Warn]:

@@ -24,14 +24,20 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(init=False)
 class Slices:
     """How a Pod learns which slice of how many it is in: env values or `fieldRef`s, as the API spells them."""
 
     number: str  # field path of the number of slices
     index: str  # field path of this slice's index
-    coordinator: str = ""  # worker 0 of slice 0: a host name, may use $(ACCEL_JOBSET_NAME)
-    coordinator_path: str = ""  # or a field path
+    coordinator: str  # worker 0 of slice 0: a host name, may use $(ACCEL_JOBSET_NAME)
+    coordinator_path: str  # or a field path
+
+    def __init__(self, number: str, index: str, coordinator: str = "", coordinator_path: str = "") -> None:
+        self.number = number
+        self.index = index
+        self.coordinator = coordinator
+        self.coordinator_path = coordinator_path
 
 
 @final

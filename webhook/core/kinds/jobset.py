@@ -38,13 +38,18 @@ KUEUE_TOPOLOGY: Final = (
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(init=False)
 class Member:
     """A replicated job whose Jobs are slices."""
 
     index: int
     job: ReplicatedJob
     target: Target
+
+    def __init__(self, index: int, job: ReplicatedJob, target: Target) -> None:
+        self.index = index
+        self.job = job
+        self.target = target
 
 
 def replicated_jobs(jobset: schema.JobSet) -> Sequence[ReplicatedJob]:
