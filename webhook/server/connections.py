@@ -65,8 +65,8 @@ class Limits(msgspec.Struct, frozen=True):
     pipeline: int = 16
     """Requests that may come in one read. API servers send none ahead of an answer."""
 
-    silent: int = 1000
-    """Connections that have sent no byte yet; one more closes the oldest."""
+    arriving: int = 1000
+    """Connections whose first TLS message has not come whole; one more closes the oldest."""
 
     handshakes: int = 400
     """Connections in the middle of TLS; one more closes the oldest. A client that means it is through in milliseconds,
@@ -89,7 +89,8 @@ class Connections:
     ) -> None:
         self.app = app
         self.limits = limits
-        self.now = now
+        self.now = now  # seconds of ours, which dates what happens until the next sweep
+        self._swept = now
         self.refuse = refuse
         self.names = names
         self.open: set[Connection] = set()
@@ -101,10 +102,11 @@ class Connections:
         self.requests = 0
 
     def sweep(self, now: float) -> None:
-        """Close what has taken too long. `now` is monotonic, and dates what happens until the next sweep."""
-        self.now = now
+        """Close what has taken too long. `now` is monotonic; what we slept through is held against nobody."""
+        self.now += min(now - self._swept, 2 * self.limits.look)
+        self._swept = now
         for connection in list(self.open):
-            connection.expire(now)
+            connection.expire(self.now)
 
     def busy(self) -> int:
         """Connections with a request that has no answer yet."""
