@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from webhook import __version__
+from webhook.core import limits
 from webhook.core.admission import Answer
-from webhook.server.log import Log
+from webhook.server.log import Log, cut
 from webhook.server.metrics import Metrics
 from webhook.server.refusals import Refusals
 from webhook.server.request import JSON, TEXT, Head, Reply
@@ -34,6 +35,7 @@ class Webhook:
         self._metrics = metrics
         self._log = log
         self._refusals = refusals
+        self.deciding: bytes | None = None  # for the watchdog
         self._verbose = log.is_enabled_for(logging.DEBUG)
 
     def early(self, head: Head) -> Reply | None:
@@ -61,11 +63,14 @@ class Webhook:
 
     def _decide(self, body: bytes) -> Answer:
         """`admit` catches what it can name; what escapes it is a defect of ours and answered as one."""
+        self.deciding = body
         try:
             return self._admit(body)
         except Exception:
             text = b"internal error; the webhook's log has the details\n"
             return Answer(500, text, "error", "unexpected", detail=traceback.format_exc())
+        finally:
+            self.deciding = None
 
     def _report(self, answer: Answer, peer: str) -> None:
         if answer.outcome == "error":
@@ -121,10 +126,10 @@ def _json(value: dict[str, str]) -> bytes:
 
 def _facts(answer: Answer) -> dict[str, Any]:
     return {
-        "uid": answer.uid,
+        "uid": cut(answer.uid, limits.NAME),
         "kind": answer.kind,
-        "namespace": answer.namespace,
-        "name": answer.name,
+        "namespace": cut(answer.namespace, limits.LABEL_VALUE),
+        "name": cut(answer.name, limits.NAME),
         "operation": answer.operation,
         "type": answer.type,
         "code": answer.code,

@@ -1,5 +1,10 @@
-"""One JSON object a line on stderr, for everything that this process says. Decides nothing."""
+"""One JSON object a line on stderr, for everything that this process says. Decides nothing.
 
+Much of it is a stranger's text. A line is bounded, and nothing in it can steer a terminal or look like another line:
+what is not printable is escaped as JSON can, so that a reader of JSON gets it back.
+"""
+
+import json
 import logging
 import sys
 from contextlib import suppress
@@ -7,6 +12,9 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import msgspec
+
+LONGEST_FIELD = 16 * 1024
+"""Characters of one field; what is longer loses its middle. A traceback has some thousand."""
 
 
 class Log(Protocol):
@@ -51,6 +59,7 @@ def configure(level: str, stream: Stream | None = None) -> Log:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
             structlog.processors.EventRenamer("message"),
+            _bounded,
             structlog.processors.JSONRenderer(serializer=_encode),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -74,8 +83,32 @@ def _structlog() -> ModuleType:
     return structlog
 
 
+def cut(text: str, longest: int) -> str:
+    """A stranger's text in a line: at most so many characters of it, and how many there were."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
+
+
+def _bounded(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    for name, value in event.items():
+        if isinstance(value, str) and len(value) > LONGEST_FIELD:
+            half = LONGEST_FIELD // 2
+            event[name] = f"{value[:half]}… ({len(value) - 2 * half} characters left out) …{value[-half:]}"
+    return event
+
+
 def _encode(event: dict[str, Any], **_: Any) -> bytes:
-    return msgspec.json.encode(event, enc_hook=str)
+    try:
+        line = msgspec.json.encode(event, enc_hook=str)
+    except UnicodeEncodeError:  # half a surrogate pair, as in the name of a file that is not UTF-8
+        line = json.dumps(event, default=str).encode()
+    if line.isascii() and b"\x7f" not in line:
+        return line
+    return "".join(c if c.isprintable() else _escaped(c) for c in line.decode()).encode()
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else json.dumps(character)[1:-1]
 
 
 def _adopt_libraries(log: Log, number: int) -> None:
