@@ -9,6 +9,7 @@ from datetime import datetime
 
 from webhook.server.metrics import CONTENT_TYPE, Metrics
 from webhook.server.request import TEXT, Head, Reply
+from webhook.server.watchdog import UNREADY_SECONDS, Watchdog
 
 
 class Health:
@@ -42,23 +43,29 @@ class Health:
 class Operations:
     """The application of the plain-HTTP port."""
 
-    def __init__(self, health: Health, metrics: Metrics, clock: Callable[[], datetime]) -> None:
+    def __init__(self, health: Health, metrics: Metrics, clock: Callable[[], datetime], watchdog: Watchdog) -> None:
         self._health = health
         self._metrics = metrics
         self._clock = clock
+        self._watchdog = watchdog
 
     def early(self, head: Head) -> Reply:
         """Every answer is one: nobody's body is read."""
         if head.path == b"/readyz":
-            problems = self._health.problems(self._clock())
+            problems = self._problems()
             text = "".join(f"not ready: {problem}\n" for problem in problems) or "ready\n"
             return Reply(503 if problems else 200, text.encode(), TEXT)
         if head.path in (b"/livez", b"/healthz"):
             return Reply(200, b"alive\n", TEXT)
         if head.path == b"/metrics":
-            self._metrics.ready = not self._health.problems(self._clock())
+            self._metrics.ready = not self._problems()
             return Reply(200, self._metrics.render(), CONTENT_TYPE)
         return Reply(404, b"not found; here are /livez, /readyz and /metrics\n", TEXT)
+
+    def _problems(self) -> list[str]:
+        stalled = self._watchdog.stalled
+        problem = [f"the event loop has been stalled for {stalled:.1f} s"] if stalled > UNREADY_SECONDS else []
+        return self._health.problems(self._clock()) + problem
 
     def answer(self, head: Head, _body: bytes) -> Reply:
         """As `early`, which leaves nothing to it."""

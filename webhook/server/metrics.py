@@ -1,8 +1,8 @@
 """What this replica counts, and how Prometheus reads it.
 
-Counting is adding to plain integers: all of it happens on one event loop, so nothing is locked, and the
-Prometheus library is imported by the first scrape. Labels come from closed sets only, never from a user's
-text.
+Counting is adding to plain integers: all of it happens on one event loop, so nothing is locked. Scrapes are answered on
+another thread, which takes copies of what may grow meanwhile. The Prometheus library is imported by the first scrape.
+Labels come from closed sets only, never from a user's text.
 """
 
 import sys
@@ -94,7 +94,7 @@ class Metrics:
             "Reviews answered.",
             labels=("kind", "operation", "result", "reason", "dry_run"),
         )
-        for (kind, operation, outcome, code, dry_run), count in self.requests.items():
+        for (kind, operation, outcome, code, dry_run), count in self.requests.copy().items():
             requests.add_metric((kind, operation, outcome, code, "true" if dry_run else "false"), count)
         yield requests
         duration = HistogramMetricFamily(
@@ -107,7 +107,7 @@ class Metrics:
             "Calls and connections turned away before a review was read.",
             labels=("reason",),
         )
-        for reason, count in self.refused.items():
+        for reason, count in self.refused.copy().items():
             refused.add_metric((reason,), count)
         yield refused
         yield CounterMetricFamily("accel_webhook_request_bytes", "Bytes of reviews.", value=self.received)

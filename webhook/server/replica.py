@@ -22,19 +22,20 @@ import uvloop
 
 from webhook import __version__, load
 from webhook.core.admission import Answer, admit
-from webhook.core.schema.decode import BadConfig
 from webhook.core.site import Site
+from webhook.errors import BadConfig, BadSetting, Unusable
 from webhook.server.app import Webhook
-from webhook.server.connection import Connection
 from webhook.server.connections import Connections, Limits
 from webhook.server.health import Health, Operations
 from webhook.server.listener import Listener
 from webhook.server.log import Log, configure
 from webhook.server.metrics import Metrics, prepare
+from webhook.server.probes import Probes
 from webhook.server.refusals import Refusals
-from webhook.server.settings import BadSetting, Settings
+from webhook.server.settings import Settings
 from webhook.server.tls import Certificate, Pem, build
-from webhook.server.watch import CertificateFiles, SiteFile, StateFile, Unusable
+from webhook.server.watch import CertificateFiles, SiteFile, StateFile
+from webhook.server.watchdog import Watchdog
 
 RECEIVE_BUFFER = 64 * 1024
 """Bytes that the kernel takes for a connection before we read them, which are also the most that one read
@@ -110,11 +111,10 @@ class Replica:
             _now,
         )
         site = self._site
-        self._refusals = refusals = Refusals(self._metrics, log)
-        webhook = Webhook(lambda body: decide(body, site.site), self._metrics, log, refusals)
-        self._connections = Connections(webhook, limits, time.monotonic(), refusals, names)
-        operations = Operations(self._health, self._metrics, _now)
-        self._probes = Connections(operations, limits, time.monotonic(), lambda *_: None)
+        self._refusals = Refusals(self._metrics, log)
+        self._webhook = Webhook(lambda body: decide(body, site.site), self._metrics, log, self._refusals)
+        self._connections = Connections(self._webhook, limits, time.monotonic(), self._refusals, names)
+        self._watchdog = Watchdog(log, lambda: self._webhook.deciding, self._progress)
 
     async def run(
         self, stop: Stop, started: Callable[[Addresses], None] = lambda _: None, *, alone: bool = False
@@ -123,14 +123,15 @@ class Replica:
 
         0 when every call was answered, 1 when some had to be cut off.
         """
-        probes = await self._listen_for_probes()
+        probes = self._start_probes()
+        self._watchdog.start(deadly=alone)
         watcher = asyncio.create_task(self._watch())
         try:
             certificate, ca = await self._first_certificate(stop)
             if certificate is None:
                 return 0
             listener = self._listen(certificate)
-            addresses = Addresses(listener.port, _port(probes), ca)
+            addresses = Addresses(listener.port, probes.port, ca)
             self._log.info("serving", version=__version__, port=addresses.port, metrics_port=addresses.metrics_port)
             started(addresses)
             await asyncio.to_thread(prepare)
@@ -140,13 +141,18 @@ class Replica:
             return await self._leave(listener, stop)
         finally:
             watcher.cancel()
-            probes.close()
-            self._probes.abort()
+            probes.stop()
+            self._watchdog.stop()
 
-    async def _listen_for_probes(self) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
+    def _start_probes(self) -> Probes:
+        operations = Operations(self._health, self._metrics, _now, self._watchdog)
+        connections = Connections(operations, self._limits, time.monotonic(), lambda *_: None)
         bound = _bind(self._settings.host, self._settings.metrics_port)
-        return await loop.create_server(lambda: Connection(self._probes), sock=bound)
+        return Probes(bound, connections, self._watchdog.tick)
+
+    def _progress(self) -> int:
+        accepted = self._listener.accepted if self._listener is not None else 0
+        return accepted + self._connections.established + self._connections.requests
 
     def _listen(self, certificate: Certificate) -> Listener:
         bound = _bind(self._settings.host, self._settings.port)
@@ -190,10 +196,9 @@ class Replica:
 
     def _sweep(self, now: float) -> None:
         self._connections.sweep(now)
-        self._probes.sweep(now)
         self._refusals.flush()
         if self._listener is not None:
-            self._listener.sweep(now)
+            self._listener.sweep()
             self._metrics.accepted = self._listener.accepted
             self._metrics.pending = self._listener.pending
         self._metrics.in_flight = self._connections.busy()
@@ -305,11 +310,11 @@ def _raise_file_limit() -> int:
 
 def _within(handles: int, limits: Limits) -> Limits:
     """Limits that leave file handles for everything else: each connection has one."""
-    wanted = limits.silent + limits.handshakes + limits.connections
+    wanted = limits.arriving + limits.handshakes + limits.connections
     share = min(1.0, (handles - SPARE_HANDLES) / wanted)
     return msgspec.structs.replace(
         limits,
-        silent=max(1, int(limits.silent * share)),
+        arriving=max(1, int(limits.arriving * share)),
         handshakes=max(1, int(limits.handshakes * share)),
         connections=max(1, int(limits.connections * share)),
     )
@@ -342,11 +347,6 @@ def _give_memory_back() -> None:
     """Takes a few milliseconds. Only glibc has it, and only glibc needs it."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _port(server: asyncio.Server) -> int:
-    port: int = server.sockets[0].getsockname()[1]
-    return port
 
 
 def _now() -> datetime:
