@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from webhook.core.messages import quoted
-from webhook.core.schema.text_limits import LEVELS, OF_MANIFEST, Limits
+from webhook.core.schema.text_limits import ALIASED_TIMES, FEW_CHARACTERS, FEW_VALUES, LEVELS, OF_MANIFEST, Limits
 from webhook.errors import BadYaml
 
 _WORDS: dict[str, object] = {
@@ -187,8 +187,8 @@ class _Composer:
         if found is None:
             name = event.anchor[:64]
             raise self._bad(event, f"*{name} means nothing here: no &{name} before it")
-        self._count(event, found.values)
         self._count_alias(event, found)
+        self._count(event, 0)
         self._descend(event, self._level + found.levels)
         return Node("alias", self._start(event), self._end(event), event.start_mark.column, value=found.node)
 
@@ -198,13 +198,17 @@ class _Composer:
             raise self._bad(event, f"more than {self._limits.values:,} keys and values")
 
     def _count_alias(self, event: Any, found: _Anchored) -> None:
+        """What aliases bring is bounded by what there is without them: a few lines could stand for gigabytes."""
+        values = ALIASED_TIMES * (self._values - self._aliased_values) + FEW_VALUES
+        characters = ALIASED_TIMES * (self._characters - self._aliased_characters) + FEW_CHARACTERS
+        self._values += found.values + 1  # the alias itself
         self._characters += found.characters
         self._aliased_values += found.values
         self._aliased_characters += found.characters
-        if self._aliased_values > self._limits.aliased_values:
-            raise self._bad(event, f"aliases stand for more than {self._limits.aliased_values:,} keys and values")
-        if self._aliased_characters > self._limits.aliased_characters:
-            raise self._bad(event, f"aliases stand for more than {self._limits.aliased_characters >> 20} MiB of text")
+        if self._aliased_values > (most := min(values, self._limits.aliased_values)):
+            raise self._bad(event, f"aliases stand for more than {most:,} keys and values")
+        if self._aliased_characters > (most := min(characters, self._limits.aliased_characters)):
+            raise self._bad(event, f"aliases stand for more than {most >> 20} MiB of text")
 
     def _descend(self, event: Any, level: int) -> None:
         self._deepest = max(self._deepest, level)
@@ -306,8 +310,8 @@ def resolve(text: str) -> Any:
     return text
 
 
-def _integer(text: str) -> int | None:
-    """A number of at most 64 bits; kubectl reads a longer one as a float, or as text."""
+def _integer(text: str) -> int | float | None:
+    """A number of at most 64 bits, a float where it needs them all; kubectl reads a longer one as a float or text."""
     match = _INTEGER.fullmatch(text)
     if match is None or match.lastgroup is None:
         return None
@@ -315,7 +319,9 @@ def _integer(text: str) -> int | None:
     if len(digits) > 64:
         return None
     number = int(match["sign"] + digits, _BASES[match.lastgroup])
-    return number if -(2**63) <= number < 2**64 else None
+    if not -(2**63) <= number < 2**64:
+        return None
+    return number if number < 2**63 else float(number)
 
 
 def plain(node: Node) -> Any:

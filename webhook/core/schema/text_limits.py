@@ -33,8 +33,14 @@ class Limits(NamedTuple):
     """Characters of what aliases stand for."""
 
 
-OF_MANIFEST: Final = Limits(values=4_000_000, aliased_values=400_000, aliased_characters=32 * 1024 * 1024)
-"""A List of ten thousand Pods, as an API server lists them; and as much by aliases as kubectl reads.
+ALIASED_TIMES: Final = 100
+"""As many times what a document has of its own its aliases may stand for, once it is more than a little."""
+
+FEW_VALUES, FEW_CHARACTERS = 1000, 3 * 1024 * 1024
+"""A little: kubectl asks no questions below the one, and the other is the largest object that an API server takes."""
+
+OF_MANIFEST: Final = Limits(values=4_000_000, aliased_values=1_200_000, aliased_characters=32 * 1024 * 1024)
+"""A List of ten thousand Pods, as an API server lists them; and never less by aliases than kubectl reads.
 
 Source: https://github.com/kubernetes-sigs/yaml/blob/742f5e6f/goyaml.v2/decode.go (allowedAliasRatio)
 """
