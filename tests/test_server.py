@@ -29,9 +29,10 @@ from tests.support.recorder import Recorder
 from webhook.core.admission import Answer
 from webhook.core.site import Site
 from webhook.errors import BadSetting
+from webhook.server import watchdog
 from webhook.server.connections import Limits
 from webhook.server.log import configure
-from webhook.server.replica import Addresses, running
+from webhook.server.replica import SPARE_HANDLES, Addresses, running
 from webhook.server.settings import Settings
 
 LOCAL = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, lame_duck=0, drain_timeout=5)
@@ -781,3 +782,29 @@ def test_settings_that_cannot_work(wrong: dict[str, object], flag: str) -> None:
     """Each names the flag to change."""
     with pytest.raises(BadSetting, match=flag):
         Settings(**wrong).check()  # type: ignore[arg-type]
+
+
+def test_the_page_says_the_limits() -> None:
+    """docs/operating.md has the numbers that the code has, and a row for each reason that a limit has."""
+    page = (Path(__file__).parents[1] / "docs" / "operating.md").read_text().replace(",", "")
+    rows = {row.split("`")[-2]: row for row in page.splitlines() if row.startswith("| ") and row.endswith("` |")}
+    limits, kib = Limits(), 1024
+    assert f"| {limits.arriving} {limits.handshake:.0f} s each" in page
+    assert f"| {limits.handshakes} {limits.handshake:.0f} s each" in rows["half-open"]
+    assert f"| {limits.connections} {limits.idle:.0f} s idle" in rows["too-many-connections"]
+    sizes = f"{limits.head // kib} KiB; {limits.body // kib**2} MiB; {limits.request // kib**2} MiB"
+    assert sizes in rows["request-too-large"]
+    assert f"| {limits.read:.0f} s |" in rows["slow-request"]
+    assert f"| {Settings().max_bodies} (`--max-bodies`) {limits.half_read // kib**2} MiB together" in rows["busy"]
+    assert f"| {limits.answer:.0f} s {limits.unsent // kib**2} MiB together" in rows["slow-answer"]
+    assert f"| {limits.pipeline} |" in rows["pipelined"]
+    handles = SPARE_HANDLES + limits.arriving + limits.handshakes + limits.connections
+    assert f"fewer than {handles} files" in page
+
+
+def test_the_page_says_when_a_replica_ends() -> None:
+    """And with what."""
+    page = (Path(__file__).parents[1] / "docs" / "operating.md").read_text()
+    assert f"| {watchdog.UNREADY_SECONDS} s | `/readyz` says 503" in page
+    assert f"| {watchdog.FATAL_SECONDS:.0f} s | the process ends with exit code {watchdog.EXIT_CODE}, " in page
+    assert f"| {watchdog.LAST_SECONDS:.0f} s | the same where not even a signal gets through: exit code 1" in page
