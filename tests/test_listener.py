@@ -173,7 +173,7 @@ def metrics_after_a_sweep(at: Addresses) -> str:
 
 def test_silence_ends() -> None:
     """One that sends nothing is closed after the time of a handshake, as one that begins and stops."""
-    with running(LOCAL, allow, Recorder(), Limits(handshake=1, look=0.1)) as at, ExitStack() as stack:
+    with running(LOCAL, allow, Recorder(), Limits(handshake=1, poll_interval=0.1)) as at, ExitStack() as stack:
         for sent in SENT.values():
             (connection,) = half_open(at, 1, sent, stack)
             until_closed(connection)

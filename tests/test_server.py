@@ -6,6 +6,7 @@ ended.
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -14,10 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from certs import authority, directory
@@ -36,7 +40,7 @@ from webhook.server.replica import SPARE_HANDLES, Addresses, running
 from webhook.server.settings import Settings
 
 LOCAL = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, lame_duck=0, drain_timeout=5)
-SHORT = Limits(handshake=1, read=1, idle=2, shutdown=1, look=0.1)
+SHORT = Limits(handshake=1, read=1, idle=2, shutdown_timeout=1, poll_interval=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -439,6 +443,34 @@ def test_the_largest_body() -> None:
     assert seen == [largest, largest]
 
 
+def stream() -> bytes:
+    """Requests of every kind, one after the other on one connection; the last one closes it."""
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (REVIEW[:7], REVIEW[7:9], REVIEW[9:]))
+    return b"".join(
+        (
+            post(),
+            post(chunks + b"0\r\nx-trailer: y\r\n\r\n", "Transfer-Encoding: chunked"),
+            post(b"x" * 300).replace(b"application/json", b"text/plain", 1),
+            b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
+            post(b"", path="/nowhere"),
+            post(REVIEW, "Connection: close"),
+        )
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(cuts=st.lists(st.integers(1, len(stream()) - 1), max_size=12))
+def test_a_stream_in_pieces(replica: Addresses, cuts: list[int]) -> None:
+    """However requests are cut, the same answers come in the same order."""
+    with connect(replica) as connection:
+        for start, end in pairwise([0, *sorted(set(cuts)), len(stream())]):
+            connection.sendall(stream()[start:end])
+            time.sleep(0.002)
+        found = closed(connection)
+    assert re.findall(rb"HTTP/1.1 (\d+)", found) == [b"200", b"200", b"415", b"200", b"404", b"200"]
+    assert found.count(ANSWER) == 3
+
+
 LARGE = b"y" * 2_000_000
 
 
@@ -467,7 +499,7 @@ def test_a_large_answer_before_a_farewell() -> None:
 def test_answers_that_nobody_reads() -> None:
     """Who does not read is cut off: at once when it asks for more, after a while when it does not, and as the one that
     has waited longest when all such answers together are too much. Those who read are answered."""
-    limits = Limits(answer=1, look=0.1, unsent=8_000_000)
+    limits = Limits(answer=1, poll_interval=0.1, unsent=8_000_000)
     with running(LOCAL, large, Recorder(), limits) as at, ExitStack() as stack:
         greedy = stack.enter_context(connect(at))
         greedy.sendall(post())
@@ -487,7 +519,7 @@ def test_answers_that_nobody_reads() -> None:
 def test_too_many_connections() -> None:
     """One over the limit closes the one that has been idle longest, and is served itself: each of many that
     come within one sweep, when all of them are equally old."""
-    with running(LOCAL, allow, Recorder(), Limits(connections=3, look=30.0)) as at, ExitStack() as stack:
+    with running(LOCAL, allow, Recorder(), Limits(connections=3, poll_interval=30.0)) as at, ExitStack() as stack:
         open_now = [stack.enter_context(connect(at)) for _ in range(3)]
         for connection in open_now:
             connection.sendall(post())

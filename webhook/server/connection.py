@@ -160,8 +160,8 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self.in_head = False
         parser = self.parser
-        modern = parser.get_http_version() == "1.1"  # what is older knows neither of these
-        self.keep = modern and parser.should_keep_alive() and not parser.should_upgrade()
+        is_http11 = parser.get_http_version() == "1.1"
+        self.keep = is_http11 and parser.should_keep_alive() and not parser.should_upgrade()
         path, query = self._target()
         self.head = Head(parser.get_method(), path, query, self.media, perf_counter(), self.peer)
         reply = self.shared.app.early(self.head)
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
             self._refuse_body(self._too_large())
         else:
             self.body = b""
-            if self.expects and modern:
+            if self.expects and is_http11:
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -283,7 +283,7 @@ class Connection(asyncio.Protocol):
             part, rest = self.rest[:SLICE], self.rest[SLICE:]
             self.rest = rest or None
             self.transport.write(part)
-        if self.rest is None and self.close_then:
+        if self.rest is None and (self.close_then or self.shared.closing):
             self.transport.close()
 
     def _turn_away(self, status: int, reason: str) -> None:

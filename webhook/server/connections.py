@@ -26,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True):
     handshake: float = 5.0
     """A TLS handshake that takes longer is nobody's: the API server gives the whole call 5 s in our chart."""
 
-    shutdown: float = 2.0
+    shutdown_timeout: float = 2.0
     """How long a closing TLS connection may take to flush what it was sent and to say goodbye."""
 
     read: float = 10.0
@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True):
     unsent: int = 32 * 1024 * 1024
     """Answers of all connections that their clients do not take. Over it, who has waited longest is cut off."""
 
-    look: float = 1.0
+    poll_interval: float = 1.0
     """How often connections are looked at, and watched files: so much longer may all of the above take."""
 
     pipeline: int = 16
@@ -103,7 +103,7 @@ class Connections:
 
     def sweep(self, now: float) -> None:
         """Close what has taken too long. `now` is monotonic; what we slept through is held against nobody."""
-        self.now += min(now - self._swept, 2 * self.limits.look)
+        self.now += min(now - self._swept, 2 * self.limits.poll_interval)
         self._swept = now
         for connection in list(self.open):
             connection.expire(self.now)

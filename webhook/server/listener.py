@@ -143,7 +143,7 @@ class Listener:
                 accepted,
                 ssl=self._certificate.context,
                 ssl_handshake_timeout=limits.handshake,
-                ssl_shutdown_timeout=limits.shutdown,
+                ssl_shutdown_timeout=limits.shutdown_timeout,
             )
         except OSError:
             pass  # no TLS, another's name, gone: counted as accepted and not as a handshake

@@ -18,7 +18,7 @@ LONGEST_FIELD = 16 * 1024
 
 
 class Log(Protocol):
-    """What the rooms need of a logger: an event in a few words, and facts as fields."""
+    """What the modules need of a logger: an event in a few words, and facts as fields."""
 
     def debug(self, event: str, **fields: Any) -> Any: ...
     def info(self, event: str, **fields: Any) -> Any: ...

@@ -1,7 +1,7 @@
 """One replica's life: start, listen, watch, stop. Knows sockets, signals and files; knows nothing of pods.
 
-A web server of the shelf closes its listener at the first signal; a webhook must go on accepting while API servers
-learn that it leaves.
+An off-the-shelf server closes its listener at the first signal; a webhook must go on accepting while API servers learn
+that it leaves.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Stop:
         self.asked.set()
 
     def without_lame_duck(self) -> None:
-        """A person's way (Ctrl-C), whom nobody routes calls to; asked again, at once."""
+        """A person's way (Ctrl-C), not behind a Service; asked again, at once."""
         self.in_order()
         self.hurried.set()
 
@@ -192,7 +192,7 @@ class Replica:
                 await self._site.look()
             except Exception as error:
                 self._log.error("watching failed", problem=repr(error))
-            await asyncio.sleep(self._limits.look)
+            await asyncio.sleep(self._limits.poll_interval)
 
     def _sweep(self, now: float) -> None:
         self._connections.sweep(now)
@@ -206,7 +206,7 @@ class Replica:
         self._metrics.established = self._connections.established
 
     async def _leave(self, listener: Listener, stop: Stop) -> int:
-        """Readiness off and every answer a farewell; then no new connections; then the calls in flight."""
+        """Not ready, and answers carry `Connection: close`; then no new connections; then the calls in flight."""
         self._health.draining = True
         self._connections.closing = True
         self._log.info("stopping", lame_duck=self._settings.lame_duck)
@@ -274,7 +274,7 @@ def settle() -> None:
 
 
 def self_signed(now: datetime) -> tuple[Pem, bytes]:
-    """A certificate for this machine, made in memory, and the authority that a client is to trust."""
+    """A certificate for this machine, made in memory, and the CA that a client is to trust."""
     from certs import authority
 
     ca = authority.new_ca(now)
