@@ -12,9 +12,11 @@ hangs on it. It must not judge: which failures are allowed, the tests say.
 
 import http.client
 import json
+import math
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -69,16 +71,24 @@ def calls(cluster: ControlPlane) -> Calls:
     return Calls(int(sum(s.value for s in made)), int(sum(s.value for s in (*closed, *opened))))
 
 
-class Load:
-    """Pods, asked for as long as a `with` lasts."""
+def injected(pod: Any) -> bool:
+    """Whether the pod, as it would be stored, got its chips."""
+    limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
+    return bool(limits == CHIPS)
 
-    def __init__(self, cluster: ControlPlane, namespace: str) -> None:
+
+class Load:
+    """Pods, asked for as long as a `with` lasts. `good` says of one that came back whether it is as it should be."""
+
+    def __init__(self, cluster: ControlPlane, namespace: str, good: Callable[[Any], bool] = injected) -> None:
         self.answers = 0
+        self.latencies: list[float] = []  # seconds, of every answer
         self.failures: list[Failure] = []
         self.unreached: list[Failure] = []  # by the API server's own absence
         self.seconds = 0.0
         self.calls = Calls(0, 0)
         self._cluster = cluster
+        self._good = good
         self._path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
         self._tls = ssl.create_default_context(cadata=cluster.ca.certificate.decode())
         admin = cluster.directory / "admin"
@@ -118,6 +128,10 @@ class Load:
             f"by the API server {self.calls.made} webhook calls, {self.calls.failed} failed"
         )
 
+    def latency(self, share: float) -> float:
+        """Seconds that this share of the answers took at most: 0.99 for p99."""
+        return sorted(self.latencies)[math.ceil(share * len(self.latencies)) - 1]
+
     def _work(self) -> None:
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self._cluster.port, timeout=TIMEOUT_SECONDS, context=self._tls
@@ -132,7 +146,8 @@ class Load:
                 self._wait_for_the_api_server()
                 continue
             self.answers += 1
-            if status != 201 or not injected(body):
+            self.latencies.append(self.now - began)
+            if status != 201 or not self._good(body):
                 self.failures.append(Failure(began, self.now, status, str(body.get("message", body))))
         connection.close()
 
@@ -159,9 +174,3 @@ class Load:
                     return
             except OSError:
                 pass
-
-
-def injected(pod: Any) -> bool:
-    """Whether the pod, as it would be stored, got its chips."""
-    limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
-    return bool(limits == CHIPS)
