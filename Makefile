@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-CORE_TESTS := $(patsubst %,tests/test_%.py,admission cases compiled host laws patch reapply reasons round_trip schemaless trust)
 
 .PHONY: help demo test check compiled install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak fuzz lock
 
@@ -35,7 +34,7 @@ cluster: install  ## tests on a real API server (builds the control plane when i
 	$(BIN)/python -m pytest -q tests/cluster
 
 compiled: install  ## the core's tests on the core as the image has it, compiled
-	$(BIN)/python -m tests.support.compiled -m pytest -q -n auto -p no:cacheprovider $(CORE_TESTS)
+	$(BIN)/python -m tests.support.compiled -m pytest -q -n auto -p no:cacheprovider tests/core
 
 test: check compiled cluster  ## everything
 
@@ -53,7 +52,7 @@ cluster-tests: install  ## one file of them: make cluster-tests TESTS=tests/clus
 	$(BIN)/python -m pytest -q $(TESTS)
 
 goldens: install  ## rewrite tests/cases/*/*/expected.yaml from what the code does now; read the diff
-	$(BIN)/pytest -q tests/test_cases.py --update-goldens
+	$(BIN)/pytest -q tests/core/test_cases.py --update-goldens
 
 docs: install  ## rewrite what is generated: parts of docs/, the chart's schema and its table of values
 	$(BIN)/python charts/document.py

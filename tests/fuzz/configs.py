@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tests import test_site
+from tests.core import test_site
 from tests.fuzz.manifests import EXAMPLES, Wrong
 from tests.fuzz.texts import changed, written
 from tests.support import budget

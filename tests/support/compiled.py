@@ -1,6 +1,6 @@
 """The core as the image has it: built by mypyc beside the checkout, and a command run with it.
 
-    python -m tests.support.compiled -m pytest tests/test_laws.py
+    python -m tests.support.compiled -m pytest tests/core/test_laws.py
     python -m tests.support.compiled -m benchmarks --quick
 
 In `build/compiled` the two packages are copies, built in place; all else is the checkout's own, by links. In the

@@ -8,7 +8,7 @@ import pytest
 from tests.support.case import all_cases
 from webhook.core.messages import DENIALS, FORBIDDEN, LONGEST_WARNING, WARNINGS, Denied, Warn
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FIELDS = re.compile(r"\{(\w+)\}")
 
 

@@ -17,7 +17,7 @@ from webhook.core.quantity import parse
 from webhook.core.site import Site
 from webhook.manifest.inject import injected
 
-FOLDERS = sorted(path for path in (Path(__file__).parent / "round_trip").iterdir() if path.is_dir())
+FOLDERS = sorted(path for path in (Path(__file__).parents[1] / "round_trip").iterdir() if path.is_dir())
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])

@@ -24,7 +24,7 @@ ON = {platform: Catalogue.parse(BUILTIN, platform=platform) for platform in PLAT
 GKE = ON["gke"]
 LEGACY = Catalogue.parse(BUILTIN, legacy_nodes=True, legacy_version="2.2")
 
-DOCUMENTED = json.loads((Path(__file__).parent / "data" / "tpu_rows.json").read_text())
+DOCUMENTED = json.loads((Path(__file__).parents[1] / "data" / "tpu_rows.json").read_text())
 ROWS = [dict(zip(DOCUMENTED["columns"], row, strict=True)) for row in DOCUMENTED["rows"]]
 IDS = [f"{row['name']}-of-{row['chips_per_host']}" for row in ROWS]
 
