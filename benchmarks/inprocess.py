@@ -81,11 +81,11 @@ def stages(name: str, rounds: int = ROUNDS) -> dict[str, Figure]:
     setting = Context(request.namespace or "", known)
     injection = inject(workload, obj, setting)
     operations = admission._operations(obj, injection)
-    patch = review.encode_patch(operations)
+    patch = review.encode_patch(operations, admission.PATCH) or b""
     response = Response(uid=request.uid, allowed=True, patchType="JSONPatch", patch=patch)
 
     def encode() -> bytes:
-        review.encode_patch(operations)
+        review.encode_patch(operations, admission.PATCH)
         return review.encode(response)
 
     figures = measure(

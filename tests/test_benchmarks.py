@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import inprocess, reviews, sameness
 from benchmarks.peers import textbook
-from benchmarks.peers.floor import Constant
+from benchmarks.peers.floor import Constant, Undecided
 from benchmarks.sample import Figure, ratio
 from benchmarks.targets import TARGETS, Target
 from webhook.core.admission import admit
@@ -28,6 +28,18 @@ def test_the_textbook_peer_does_the_same(name: str) -> None:
     theirs = sameness.patched(body, json.dumps(textbook.mutate(json.loads(body))).encode())
 
     assert sameness.without_nulls(ours) == sameness.without_nulls(theirs)
+
+
+def test_a_server_that_decides_nothing_answers_as_we_do() -> None:
+    """It reads the review and writes the answer, both with our own code."""
+    body = reviews.load("jobset-pod")
+
+    assert admit(body, inprocess.site()).body == Undecided(body)(body, inprocess.site()).body
+
+
+def test_the_stages_are_those_of_admit() -> None:
+    """Each can be measured by itself."""
+    assert {"read", "inject", "render", "encode", "admit", "rest"} == set(inprocess.stages("jobset-pod", rounds=1))
 
 
 def test_the_floor_answers_as_we_do() -> None:

@@ -17,8 +17,8 @@ import msgspec
 from benchmarks import reviews
 from webhook import load
 from webhook.core import review
-from webhook.core.admission import Answer, _created, admit
-from webhook.core.schema.admission import Answered, Response
+from webhook.core.admission import PATCH, Answer, _created, admit
+from webhook.core.schema.admission import Response, ReviewResponse
 from webhook.core.schema.operation import Operation
 from webhook.core.site import Site
 from webhook.server import replica
@@ -48,7 +48,7 @@ class Undecided(Constant):
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
-        response = msgspec.json.decode(self._answer.body, type=Answered).response
+        response = msgspec.json.decode(self._answer.body, type=ReviewResponse).response
         self._operations = msgspec.json.decode(response.patch, type=list[Operation])
         self._audit = response.auditAnnotations
 
@@ -58,7 +58,7 @@ class Undecided(Constant):
             uid=request.uid,
             allowed=True,
             patchType="JSONPatch",
-            patch=review.encode_patch(self._operations),
+            patch=review.encode_patch(self._operations, PATCH) or b"",
             auditAnnotations=self._audit,
         )
         answer = self._answer
