@@ -58,10 +58,10 @@ class Target:
 
     @property
     def mebibytes(self) -> int:
-        """The most memory that one of its processes ever held; 0 where there is no /proc to read it from."""
+        """The most memory that one of its living processes ever held; 0 where there is no /proc to read it from."""
         if not Path("/proc/self/status").exists():
             return 0
-        return max(most_memory(process.pid) for process in self.processes.values())
+        return max((most_memory(process.pid) for process in self.processes.values() if process.alive), default=0)
 
 
 @pytest.fixture(scope="module")
