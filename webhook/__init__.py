@@ -1,16 +1,20 @@
 """accel-injector: one annotation becomes a TPU or GPU workload, at admission.
 
-How a request flows, and which room does what:
+How a review flows through `core`, and which module does what:
 
-    bytes ── review ─────────► Request            what the API server asked, and a typed view of the object
-          ── workloads ──────► Place, Place, …    where the object keeps its pod templates
-          ── annotations ────► Ask                what the user said, nearest level wins
-          ── catalogue ──────► Accelerator        what that name means in hardware
-          ── mutators ───────► Edit, Edit, …      what should be true of the template
-          ── patch.render ───► RFC 6902           the only room that knows JSON Pointer
-          ── review.encode ──► bytes
+    bytes ── schema, review ────────► Request           what the API server asks, with a typed view of the object
+          ── kinds.templates ───────► PodTemplate, …    where the object has its pod templates
+          ── annotations ───────────► TypeRequest       what the user asks for; the nearest level wins
+          ── catalogue ─────────────► Accelerator       what that type means in hardware
+          ── resolution, devices ───► Resolution        both, and which containers get how many devices
+          ── kinds.resolve_group ───► Resolution, …     with what only the whole object knows: slices, host names
+          ── rules, kinds ──────────► Edit, Warn, …     what should be true of each template, and of the object
+          ── patch ─────────────────► RFC 6902          the only module that writes JSON Pointers
+          ── review ────────────────► bytes
 
-Everything from `review` to `admission` is pure: no files, no clock, no network, no logging.
+`core/admission.py` is the whole of it, as one pure function: no files, no clock, no network, no logging. Around it,
+`server` takes reviews over HTTPS, `manifest` and `command` do the same for YAML text, `check` judges a cluster,
+`load` reads site config and catalogue from disk, and `errors` has every error that a person can cause.
 """
 
 __version__ = "0.1.0"
