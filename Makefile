@@ -38,7 +38,7 @@ compiled: install  ## the core's tests on the core as the image has it, compiled
 
 test: check compiled cluster  ## everything
 
-soak: install  ## the long proofs: rotations, rolls and abuse under load (15 minutes)
+soak: install  ## the long proofs: rotations, rolls, abuse and attacks under load (half an hour)
 	$(BIN)/python -m pytest -q -s -m soak tests
 	$(BIN)/python -m tests.support.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/test_abuse.py
 
