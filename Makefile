@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check compiled install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak fuzz lock
+.PHONY: help demo test check compiled install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak attack fuzz lock
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -38,9 +38,12 @@ compiled: install  ## the core's tests on the core as the image has it, compiled
 
 test: check compiled cluster  ## everything
 
-soak: install  ## the long proofs: rotations, rolls, abuse and attacks under load (half an hour)
+soak: install  ## the long proofs: rotations, rolls and abuse under load (15 minutes)
 	$(BIN)/python -m pytest -q -s -m soak tests
 	$(BIN)/python -m tests.support.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/test_abuse.py
+
+attack: install  ## one namespace attacks for a minute with each known kind of hostile object (half an hour)
+	$(BIN)/python -m pytest -q -s -m attack tests/cluster/test_attack.py
 
 COUNT ?= 20000
 fuzz: install  ## hostile reviews, manifests and site configs, another seed each time: make fuzz COUNT=1000000

@@ -1,7 +1,7 @@
 """No word of one namespace costs another: one attacks, and another's Pods are created as ever.
 
 Two replicas of the chart stand behind the relay that plays their Service, with the chart's own timeout. The attacker is
-an account with every right in its namespace. `make soak` goes on for a minute a row, and does the same to a webhook
+an account with every right in its namespace. `make attack` goes on for a minute a row, and does the same to a webhook
 that answers everything with one constant: what is slow there too is the API server's share, or the machine's.
 """
 
@@ -199,7 +199,7 @@ def test_nobody_else_pays(plane: ControlPlane, release: Release, ours: Target, r
     assert ours.mebibytes < limit(release)
 
 
-@pytest.mark.soak
+@pytest.mark.attack
 @pytest.mark.parametrize("row", [NOTHING, *ROWS, SILENCE])
 def test_nobody_else_pays_for_a_minute(
     plane: ControlPlane, release: Release, ours: Target, theirs: Target, row: str
