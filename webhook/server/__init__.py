@@ -1,1 +1,13 @@
-"""`accel serve`: sockets, TLS, HTTP, probes, metrics and watched files around one pure function, `admission.admit`."""
+"""`accel serve`: everything around the one pure function `admission.admit` that touches sockets, files, clocks and signals.
+
+    client ── listener ────► TLS, or not            accepts; limits on who has not finished TLS
+           ── connection ──► Head, bytes            HTTP/1.1 and its limits, which are in `connections`
+           ── app ─────────► Reply                  `POST /mutate` is decided, all else is short
+           ── refusals ────► a count, now a line    who was turned away
+
+    replica     one replica's life: start, look at files, leave
+    probes      /readyz, /livez, /metrics (`health`, `metrics`) on a thread of their own
+    watchdog    ends the process when the event loop is stalled
+    tls, watch  the certificate, the site config and the state of `accel certs run`, while others replace the files
+    log         JSON lines, bounded and escaped
+"""
