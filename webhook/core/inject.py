@@ -87,6 +87,7 @@ class _Read:
         self._vain: dict[str, Warn] = {}
         self.levels: annotations.Levels = {}
         self._heard: set[int] = set()
+        self._copied = 0
         if not kind.patched:  # its own metadata is no level of a template
             self._unknown += annotations.unknown(annotations.own(annotations_of(obj.metadata)))
 
@@ -104,6 +105,14 @@ class _Read:
             for key in annotations.without_effect(said.levels):
                 self._vain.setdefault(key, Warn("no-type", {"key": key}))
 
+    def add_target(self, target: Target) -> None:
+        """A template that asked. It gets a copy of the object's words, and a long list is read again for each."""
+        self.targets.append(target)
+        self._copied += sum([len(word) for _, word in target.resolution.request.outer])
+        if self._copied > limits.ANSWER:
+            size = f"more than {limits.ANSWER:,} characters of annotations"
+            raise limits.too_large("what is to be injected", size, f"{limits.ANSWER:,}")
+
     def warnings(self) -> list[Warn]:
         """Of keys that nobody reads, then of those that say nothing here."""
         if not self._unknown and not self._vain:
@@ -120,7 +129,7 @@ def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:
         read.add(template, said)
         target = _target(template, said, context)
         if target is not None:
-            read.targets.append(target)
+            read.add_target(target)
         elif context.site.detect and said.off is None and not said.typed:
             read.unasked.append(template)
     return read
