@@ -13,7 +13,7 @@ import yaml
 
 from tests.support import budget
 from tests.test_manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
-from webhook.core.schema import nodes, text_limits
+from webhook.core.schema import nodes, site, text_limits
 from webhook.errors import BadManifest
 from webhook.manifest.edit import rewrite
 from webhook.manifest.inject import injected, joined, results
@@ -264,3 +264,21 @@ def test_a_hundred_objects_are_no_attack() -> None:
 
     assert 100 == after(items).count("nvidia.com/gpu\n")
     assert 100 == after("---\n".join([POD] * 100)).count("nvidia.com/gpu\n")
+
+
+def test_the_limits_are_those_of_the_page() -> None:
+    """What docs/troubleshooting.md says of files that cannot be read."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    section = page.partition("## Files that cannot be read")[2].partition("\n## ")[0]
+    manifest, config = text_limits.OF_MANIFEST, text_limits.OF_CONFIG
+    for said in (
+        f"| {text_limits.LEVELS} levels |",
+        f"{text_limits.ALIASED_TIMES} times what the document has",
+        f"{manifest.aliased_values:,} |",
+        f"{text_limits.FEW_CHARACTERS >> 20} MiB, and {manifest.aliased_characters >> 20} MiB |",
+        f"more than {manifest.values:,} keys",
+        f"more than {text_limits.MANIFESTS >> 20} MiB at once",
+        f"more than {text_limits.CONFIG >> 20} MiB, which a ConfigMap",
+        f"{config.values:,} keys and values, {site.MOST_PATTERNS:,} patterns, {site.MOST_TYPES:,} types |",
+    ):
+        assert said in section
