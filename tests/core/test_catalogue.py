@@ -1,5 +1,6 @@
 """The catalogue: every documented TPU size, GPUs on every platform, spellings, and what is refused."""
 
+import itertools
 import json
 import sys
 from collections.abc import Iterable
@@ -507,13 +508,16 @@ def test_large_slices_are_whole_cubes_in_order(name: str, cubes: int) -> None:
 # Cost.
 
 
-def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_has_a_bound() -> None:
     """Users choose names: a flood of spellings does not grow the catalogue."""
-    monkeypatch.setattr(module, "REMEMBERED", 8)
-    catalogue = Catalogue.parse(BUILTIN)
-    for name in catalogue.names():
-        catalogue.resolve(name)
-    assert len(catalogue._resolved) <= 8
+    catalogue, name, sizes = Catalogue.parse(BUILTIN), "nvidia-h100-mega-80gb-mig-1g.10gb", []
+    spellings = itertools.product(*(sorted({letter, letter.upper()}) for letter in name))
+    for spelling in itertools.islice(spellings, module.REMEMBERED + 10):
+        catalogue.resolve("".join(spelling))
+        sizes.append(len(catalogue._resolved))
+
+    assert max(sizes) == module.REMEMBERED
+    assert sizes[-1] < 20
 
 
 def test_refused_names_are_not_remembered() -> None:
