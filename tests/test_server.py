@@ -386,8 +386,9 @@ def halves(at: Addresses, count: int, sent: bytes, stack: ExitStack) -> list[ssl
 def test_too_many_half_read_bodies() -> None:
     """One over the limit is 429 with Retry-After; one that comes whole needs no place, and places come back."""
     settings = msgspec.structs.replace(LOCAL, max_bodies=3)
-    with running(settings, allow, Recorder()) as at, ExitStack() as stack:
+    with running(settings, allow, Recorder(), Limits(poll_interval=0.1)) as at, ExitStack() as stack:
         half = halves(at, 3, post()[:-10], stack)
+        until(lambda: "accel_webhook_in_flight 3.0" in probe(at, "/metrics")[1])
         (late,) = until_refused(at, "busy", lambda: halves(at, 1, post()[:-10], stack))
         status, headers, _ = answer(late)
         assert (status, headers["retry-after"]) == (429, "1")
@@ -412,9 +413,10 @@ def until_refused(at: Addresses, reason: str, work: Callable[[], list[ssl.SSLSoc
 
 def test_large_bodies_cannot_keep_small_ones_out() -> None:
     """With all of the memory taken by large bodies, another large one is 429 and a usual review is answered."""
-    limits = Limits(half_read=1_000_000, small=10_000)
+    limits = Limits(half_read=1_000_000, small=10_000, poll_interval=0.1)
     with running(LOCAL, allow, Recorder(), limits) as at, ExitStack() as stack:
         halves(at, 1, post(b"x" * 1_000_000)[:-1], stack)
+        until(lambda: "accel_webhook_in_flight 1.0" in probe(at, "/metrics")[1])
         until_refused(at, "busy", lambda: halves(at, 1, post(b"x" * 200_000)[:-1], stack))
         (small,) = halves(at, 1, post(b"x" * 9_000)[:-1], stack)
         small.sendall(b"x")
