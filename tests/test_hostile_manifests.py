@@ -205,9 +205,11 @@ def test_line_breaks_inside_of_text_stay(kind: str) -> None:
 
 
 def test_old_line_ends_are_kept() -> None:
-    """A file with lone returns gets more of them, one with both kinds the newer ones."""
-    assert POD_AFTER.replace("\n", "\r") == after(POD.replace("\n", "\r"))
-    assert POD_AFTER.replace("\n", "\r\n") == after(POD.replace("\n", "\r\n"))
+    """A file with one kind of them gets more of that kind, and a script above what is added ends as it did."""
+    script = POD.replace("image: x\n", "args:\n    - |\n      one\n")
+    for line in ("\r\n", *BREAKS.values()):
+        assert POD_AFTER.replace("\n", line) == after(POD.replace("\n", line))
+        assert not results(script.replace("\n", line), SITE)[0].warnings
 
 
 def test_a_place_is_in_characters() -> None:

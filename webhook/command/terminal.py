@@ -93,8 +93,7 @@ def diff(lines: Iterable[str]) -> None:
     if not console.is_terminal:
         write("".join(lines))
         return
-    for line in lines:
-        console.print(coloured([line]), end="", soft_wrap=True)
+    console.print(coloured(lines), end="", soft_wrap=True)
 
 
 def coloured(lines: Iterable[str], margin: str = "") -> Text:

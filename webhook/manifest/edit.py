@@ -375,9 +375,9 @@ class _Page:
 
 def _newline(text: str) -> str:
     """How the lines of a text end."""
-    if "\r\n" in text:
-        return "\r\n"
-    return "\r" if "\r" in text and "\n" not in text else "\n"
+    if "\n" in text:
+        return "\r\n" if "\r\n" in text else "\n"
+    return next((separator for separator in "\r\x85\u2028\u2029" if separator in text), "\n")
 
 
 def _indented(lines: Sequence[str], column: int) -> str:
