@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.command import describe
 from webhook.core import annotations, scheduling
-from webhook.core.annotations import INJECT, NONE, TYPE, read_annotations
+from webhook.core.annotations import INJECT, NONE, TYPE, Levels, read_annotations
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import LEFT_ALONE, inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
@@ -150,7 +150,7 @@ def _part(template: PodTemplate, target: Target | None, where: Where, value: Any
 
 def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[Line]:
     """What a template gets for its resources alone."""
-    said = read_annotations(template.levels, template.containers, {})
+    said = read_annotations(template.levels, template.containers, Levels())
     if not context.site.detect or said.typed or said.off is not None:
         return
     edits = [f for f in detected(template, context.namespace, context.site).found if not isinstance(f, Warn)]
@@ -161,7 +161,7 @@ def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[L
 
 def _unasked(template: PodTemplate, where: Where) -> str:
     """Why a template gets nothing."""
-    said = read_annotations(template.levels, template.containers, {})
+    said = read_annotations(template.levels, template.containers, Levels())
     paths = [where.get(id(level), (*template.path, "metadata")) for level in template.levels]
     if template.path:
         paths[0] = ("metadata",)

@@ -74,7 +74,7 @@ def admit(body: bytes, site: Site) -> Answer:
     """The answer to one request. Never raises."""
     try:
         mentioned = mentions_us(body)
-        request = (_created(body) if mentioned else None) or review.decode(body)
+        request = (_created(body) if mentioned and len(body) <= limits.OBJECT else None) or review.decode(body)
     except TooDeep as deep:
         return _too_deep(body, deep)
     except BadReview as bad:
@@ -83,6 +83,8 @@ def admit(body: bytes, site: Site) -> Answer:
         return _decide(request, site, mentioned)
     except TooDeep as deep:
         return _too_deep(body, deep)
+    except RecursionError:
+        return _too_deep(body, TooDeep("nested too deeply"))
     except BadReview as bad:
         return _bad(bad)
     except Exception:
@@ -144,8 +146,14 @@ def _decide(request: Request[Any], site: Site, mentioned: bool) -> Answer:
     try:
         obj = view(workload, raw)
     except Denied as denied:
-        return _refused(request, workload, denied)
+        return _unseen(request, denied) if not mentions_us(raw) else _refused(request, workload, denied)
     return _judged(request, workload, obj, site)
+
+
+def _unseen(request: Request[Any], denied: Denied) -> Answer:
+    """An object without a word of ours, which is looked at for its resources alone: nobody asked, so it passes."""
+    skipped = Warn("not-detected", {"why": denied.message.splitlines()[0]})
+    return _allowed(request, "unchanged", (skipped,), code=denied.code)
 
 
 def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool:
@@ -182,6 +190,8 @@ _DECODERS: Final = {key: msgspec.json.Decoder(workload.view) for key, workload i
 
 def view(workload: Kind[Any], raw: bytes) -> Any:
     """The typed view of an object; raises `Denied` where a field has another type than the kind's schema says."""
+    if len(raw) > limits.OBJECT:
+        raise limits.too_large("the object", f"{len(raw):,} bytes", f"{limits.OBJECT:,}")
     try:
         return _DECODERS[workload.group, workload.kind].decode(raw)
     except msgspec.MsgspecError as error:

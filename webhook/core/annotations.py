@@ -130,23 +130,39 @@ class TemplateAnnotations:
         self.typed = bool(placeholders) or any(TYPE in level for level in levels)
 
 
-Levels = dict[int, dict[str, str]]
-"""What is ours of levels that were looked through already, by their ids: the object's own metadata is a level of each
-of its templates."""
+@final
+class Levels:
+    """What is ours of the levels that were looked through already, by their ids.
+
+    The object's own metadata is a level of each of its templates.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[str, str]] = {}
+        self._unknown: dict[int, list[str]] = {}
+
+    def known(self, level: Metadata) -> dict[str, str]:
+        """The keys that we read."""
+        found = self._known.get(id(level))
+        if found is None:
+            ours = own(annotations_of(level))
+            strange = unknown(ours)
+            if strange:
+                self._unknown[id(level)] = strange
+                ours = {key: value for key, value in ours.items() if key in _KNOWN}
+            found = self._known[id(level)] = ours
+        return found
+
+    def take_unknown(self, level: Metadata) -> list[str]:
+        """The keys with our prefix that nobody reads; only once."""
+        return self._unknown.pop(id(level), []) if self._unknown else []
 
 
 def read_annotations(
     levels: Sequence[Metadata], containers: Sequence[tuple[str, int, Container]], known: Levels
 ) -> TemplateAnnotations:
     """What is said to us around a template, whose own metadata is the last of `levels`; `known` grows."""
-    return TemplateAnnotations([_read(level, known) for level in levels], placeholders(containers))
-
-
-def _read(level: Metadata, known: Levels) -> dict[str, str]:
-    found = known.get(id(level))
-    if found is None:
-        found = known[id(level)] = own(annotations_of(level))
-    return found
+    return TemplateAnnotations([known.known(level) for level in levels], placeholders(containers))
 
 
 def _off(levels: Sequence[Mapping[str, str]]) -> int | None:
@@ -209,7 +225,8 @@ def type_request(said: TemplateAnnotations) -> TypeRequest | None:
 
 def _asked(found: Mapping[str, tuple[str, int]], template: int) -> TypeRequest:
     for key, (word, _) in found.items():
-        limits.check(key, word, _LONGEST.get(key, limits.WORD))
+        if key != INJECTED:  # nobody reads it
+            limits.check(key, word, _LONGEST.get(key, limits.WORD))
     if len(found) == 1:  # a type alone, as mostly
         word, level = found[TYPE]
         return TypeRequest(word.strip(), TYPE, outer=() if level == template else ((TYPE, word),))

@@ -85,8 +85,7 @@ class _Read:
         self.unasked: list[PodTemplate] = []  # may get something for their resources alone
         self._unknown: list[str] = []
         self._vain: dict[str, Warn] = {}
-        self.levels: annotations.Levels = {}
-        self._heard: set[int] = set()
+        self.levels = annotations.Levels()
         self._copied = 0
         if not kind.patched:  # its own metadata is no level of a template
             self._unknown += annotations.unknown(annotations.own(annotations_of(obj.metadata)))
@@ -97,10 +96,8 @@ class _Read:
             if said.off < len(said.levels) - 1:
                 self._vain.setdefault(INJECT, Warn("inject-false-not-pods"))
             return
-        for level, keys in zip(template.levels, said.levels, strict=True):
-            if id(level) not in self._heard:  # the object's own metadata is a level of every template
-                self._heard.add(id(level))
-                self._unknown += annotations.unknown(keys)
+        for level in template.levels:
+            self._unknown += self.levels.take_unknown(level)
         if not said.typed:
             for key in annotations.without_effect(said.levels):
                 self._vain.setdefault(key, Warn("no-type", {"key": key}))

@@ -53,6 +53,9 @@ OBJECT: Final = 3 * 1024 * 1024
 Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/config.go (MaxRequestBodyBytes)
 """
 
+CONTAINERS: Final = OBJECT // len('{"name":"a"}')
+"""Containers of one list: an object holds no more that have a name, and they must have one."""
+
 ANSWER: Final = OBJECT
 """Bytes of an answer: what is injected becomes a part of an object."""
 
@@ -65,9 +68,9 @@ WARNINGS: Final = 5
 Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filters/warning.go
 """
 
-_LENGTH: Final = re.compile(r"Expected `str` of length <= (?P<limit>[0-9]++)")
+_LENGTH: Final = re.compile(r"Expected `(?P<what>str|array)` of length <= (?P<limit>[0-9]++)")
 _AT: Final = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]++)`")
-_STEP: Final = re.compile(r"\.(?P<field>[^.\[]++)|\[(?P<index>[0-9]++)\]|(?P<any>\[\.\.\.\])")
+_STEP: Final = re.compile(r"\.(?P<field>(?<=labels\.).++|[^.\[]++)|\[(?P<index>[0-9]++)\]|(?P<any>\[\.\.\.\])")
 
 
 def check(where: str, text: str, limit: int) -> None:
@@ -87,13 +90,18 @@ def unreadable(raw: bytes, problem: str) -> Denied:
     at, length = _AT.search(problem), _LENGTH.match(problem)
     if at is None or length is None:
         return Denied("unreadable", where=place.rstrip("`")[:160] or "the object", value=sentence)
-    sizes = _sizes(msgspec.json.decode(raw), list(_STEP.finditer(at["path"])), at["key"] is not None)
     where = ("a key of " if at["key"] else "") + at["path"].removeprefix("$.")
-    return too_large(where, f"{max(sizes, default=0):,} characters", f"{int(length['limit']):,}")
+    limit, unit = int(length["limit"]), "characters" if length["what"] == "str" else "items"
+    try:
+        sizes = _sizes(msgspec.json.decode(raw), list(_STEP.finditer(at["path"])), at["key"] is not None)
+        size = f"{max(sizes, default=0):,} {unit}"
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        size = f"more than {limit:,} {unit}"  # something else in it cannot be read at all
+    return too_large(where, size, f"{limit:,}")
 
 
 def _sizes(node: Any, steps: list[re.Match[str]], of_keys: bool) -> Iterator[int]:
-    """The lengths of the texts, or of the keys, that stand where `steps` lead."""
+    """The lengths of the texts, the keys or the lists that stand where `steps` lead."""
     nodes = [node]
     for step in steps:
         if step["field"] is not None:
@@ -103,6 +111,9 @@ def _sizes(node: Any, steps: list[re.Match[str]], of_keys: bool) -> Iterator[int
         else:
             nodes = [item for one in nodes if isinstance(one, dict) for item in one.values()]
     for found in nodes:
+        if isinstance(found, list):
+            yield len(found)
+            continue
         for text in found if of_keys and isinstance(found, dict) else (found,):
             if isinstance(text, str):
                 yield len(text)

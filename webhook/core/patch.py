@@ -317,7 +317,8 @@ def stored(edit: Edit, old: Any) -> Any:
     """What `old`, as plain JSON values, has at the edit's place; None where it has nothing."""
     if not isinstance(edit, Append | Amend):
         return at(old, edit.path)
-    for item in at(old, edit.path) or ():
+    items = at(old, edit.path)
+    for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and all(item.get(k) == edit.value.get(k) for k in edit.key):
             return item
     return None

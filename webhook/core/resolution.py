@@ -16,6 +16,9 @@ from webhook.core.schema.pod import NO_SPEC, Container, Metadata, PodSpec, Templ
 from webhook.core.site import Site
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
+JOB_NAME: Final = "ACCEL_JOB_NAME"
+"""The variable that holds the Job's name, of which the names of its hosts are made."""
+
 SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
 """Sub-, super- and dynamic slices: the node's topology is not the slice's then.
 
@@ -41,12 +44,25 @@ class Slices:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(init=False)
 class Worker:
     """How a Pod learns its place among its slice's hosts, where nobody else tells it."""
 
     subdomain: str | None  # of the headless Service; None: a single host
     indexed: bool  # the Pods carry a Job completion index
+
+    def __init__(self, subdomain: str | None, indexed: bool) -> None:
+        self.subdomain = subdomain
+        self.indexed = indexed
+        self._names: dict[int, str] = {}
+
+    def hostnames(self, hosts: int) -> str:
+        """TPU_WORKER_HOSTNAMES of so many hosts: one text for all templates, since it can be long."""
+        found = self._names.get(hosts)
+        if found is None:
+            found = ",".join([f"$({JOB_NAME})-{i}.{self.subdomain}" for i in range(hosts)])
+            self._names[hosts] = found
+        return found
 
 
 @final

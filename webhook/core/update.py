@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core import annotations
+from webhook.core import annotations, limits
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, TYPE
 from webhook.core.inject import Injection, inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
@@ -75,6 +75,8 @@ def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
 
 def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
     """Injection into `new`, plain JSON like the stored `old`; raises `Denied` where `old` was still understood."""
+    if _is_as_it_was(new, old):
+        return Injection()
     try:
         before = view(kind, old)
     except msgspec.ValidationError as error:
@@ -88,6 +90,17 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
             raise
         return refused(denied)
     return replace(injection, leftovers=tuple(stale), base=base)
+
+
+def _is_as_it_was(new: Any, old: Any) -> bool:
+    """Whether neither the spec nor a word of ours has changed: somebody else's annotation, a label, a status."""
+    said = [annotations.own(_plain_annotations(obj)) for obj in (new, old)]
+    return said[0] == said[1] and at(new, ("spec",)) == at(old, ("spec",))
+
+
+def _plain_annotations(obj: Any) -> dict[str, Any]:
+    found = at(obj, ("metadata", "annotations"))
+    return found if isinstance(found, dict) else {}
 
 
 def view(kind: Kind[Any], obj: Any) -> Any:
@@ -133,7 +146,11 @@ def _known(edit: Put | Append | Amend) -> tuple[Path, bytes]:
 def _alone(kind: Kind[Any], now: Any) -> list[Path]:
     """The places that the user says to leave alone: templates, or everything."""
     places = list(kind.templates(now))
-    off = [p.path for p in places if annotations.read_annotations(p.levels, p.containers, {}).off is not None]
+    off = [
+        p.path
+        for p in places
+        if annotations.read_annotations(p.levels, p.containers, annotations.Levels()).off is not None
+    ]
     return [()] if len(off) == len(places) else off
 
 
@@ -221,8 +238,9 @@ def _written(kind: Kind[Any], before: Any, context: Context, *, amounts: bool) -
     targets = [Target(*stripped(t.template, t.resolution)) for t in targets_of(kind, before, context)]
     for target in targets:
         found = [f for f in apply_rules(target.template, target.resolution) if not isinstance(f, Warn)]
+        ours = amounts or _usual(target.resolution)
         for edit in _values(within(target.template.path, found)):
-            if "resources" not in edit.path or amounts or _usual(target.resolution):
+            if ours or "resources" not in edit.path:
                 yield edit
     yield from _values(kind.object_edits(kind.stripped(before), targets, context))
 
@@ -343,7 +361,8 @@ def _last_applied(new: Any) -> Any:
     """What kubectl's client-side apply sent last; None where that is not known."""
     text = at(new, ("metadata", "annotations", LAST_APPLIED))
     try:
-        return msgspec.json.decode(text) if isinstance(text, str) else None
+        # A longer one is no annotation that an API server stores.
+        return msgspec.json.decode(text) if isinstance(text, str) and len(text) <= limits.LIST else None
     except (msgspec.DecodeError, RecursionError):
         return None
 

@@ -7,13 +7,12 @@ from typing import Final
 from webhook.core import topology
 from webhook.core.devices import DeviceContainer
 from webhook.core.patch import Append, Edit, Put
-from webhook.core.resolution import Resolution
+from webhook.core.resolution import JOB_NAME, Resolution
 from webhook.core.rules.rule import Found, Rule, container_path
 from webhook.core.template import PodTemplate, first_user_of
 
 JOBSET_NAME: Final = "ACCEL_JOBSET_NAME"
 JOBSET_NAME_PATH: Final = "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"
-JOB_NAME: Final = "ACCEL_JOB_NAME"
 MEGASCALE: Final = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
 COMPLETION_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 """Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode"""
@@ -113,8 +112,7 @@ def _worker(resolution: Resolution, have: set[str]) -> Iterator[Env]:
         yield _field(JOB_NAME, "metadata.labels['batch.kubernetes.io/job-name']")
         if JOBSET_NAME in worker.subdomain:
             yield _field(JOBSET_NAME, JOBSET_NAME_PATH)
-    names = ",".join(f"$({JOB_NAME})-{i}.{worker.subdomain}" for i in range(hosts))
-    yield _value("TPU_WORKER_HOSTNAMES", names)
+    yield _value("TPU_WORKER_HOSTNAMES", worker.hostnames(hosts))
 
 
 def network(template: PodTemplate, resolution: Resolution) -> Found:

@@ -120,7 +120,7 @@ def apply_profiles(template: PodTemplate, profiled: Sequence[ContainerProfiles])
         privileged = _privileged(device_container.container, profiles)
         wanted, there = _wanted(device_container, profiles, first, privileged), _mounted(device_container)
         devices.update(m.host_path for m in wanted if not m.read_only)
-        mounts = [mount for mount in wanted if mount.mount_path not in there]
+        mounts = [mount for mount in wanted if _without_slash(mount.mount_path) not in there]
         for mount in mounts:
             yield from _mount(device_container, mount, volumes)
         yield from _variables(device_container, profiles)
@@ -147,9 +147,14 @@ def _numbered(profiled: Sequence[ContainerProfiles]) -> Iterator[tuple[DeviceCon
             yield device_container, profiles, 0  # init containers run before the others, and give their devices back
 
 
-def _mounted(device_container: DeviceContainer) -> set[str | None]:
+def _mounted(device_container: DeviceContainer) -> set[str]:
     """Where something is mounted already: by the user, or by us at an earlier time."""
-    return {m.mountPath for m in device_container.container.volumeMounts or () if m is not None}
+    mounts = [m for m in device_container.container.volumeMounts or () if m is not None]
+    return {_without_slash(m.mountPath) for m in mounts if m.mountPath is not None}
+
+
+def _without_slash(path: str) -> str:
+    return path.rstrip("/") or "/"
 
 
 class _Volumes:

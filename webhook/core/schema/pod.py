@@ -28,9 +28,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
 
 class OwnerReference(View, frozen=True, gc=False):
-    apiVersion: Key = ""
-    kind: Name = ""
-    name: Name = ""
+    apiVersion: Text = ""
+    kind: Text = ""
+    name: Text = ""
     controller: bool | None = None
 
 
@@ -96,6 +96,9 @@ class Container(View, frozen=True, gc=False):
     securityContext: ContainerSecurityContext | None = None
 
 
+Containers = Annotated[list[Container | None], Meta(max_length=limits.CONTAINERS)]
+
+
 class Toleration(View, frozen=True, gc=False):
     key: Key | None = None
     operator: Name | None = None
@@ -147,8 +150,8 @@ class OperatingSystem(View, frozen=True, gc=False):
 
 class PodSpec(View, frozen=True, gc=False):
     volumes: list[Volume | None] | None = None
-    initContainers: list[Container | None] | None = None
-    containers: list[Container | None] | None = None
+    initContainers: Containers | None = None
+    containers: Containers | None = None
     restartPolicy: Name | None = None
     dnsPolicy: Name | None = None
     nodeSelector: dict[Key, Value | None] | None = None
@@ -156,7 +159,7 @@ class PodSpec(View, frozen=True, gc=False):
     hostNetwork: bool | None = None
     subdomain: Name | None = None
     affinity: Affinity | None = None
-    schedulerName: Name | None = None
+    schedulerName: Text | None = None
     tolerations: list[Toleration | None] | None = None
     os: OperatingSystem | None = None
 

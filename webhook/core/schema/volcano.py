@@ -1,6 +1,6 @@
 """The parts of a Volcano Job that we look at. A typed view, nothing else."""
 
-from webhook.core.schema.pod import Metadata, Name, Number, Template, View
+from webhook.core.schema.pod import Metadata, Name, Number, Template, Text, View
 
 
 class Task(View, frozen=True, gc=False):
@@ -14,7 +14,7 @@ class VolcanoJobSpec(View, frozen=True, gc=False):
     tasks: list[Task | None] | None = None
     minAvailable: Number | None = None
     minSuccess: Number | None = None
-    schedulerName: Name | None = None
+    schedulerName: Text | None = None
     queue: Name | None = None
 
 
