@@ -24,7 +24,7 @@ from webhook.core.site import Site
 from webhook.manifest import inject
 
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if p.stem != "site")
-NOT_HERE = ("install", "demo", "check", "compiled", "test", "goldens", "docs", "kube-demo", "bench", "soak")
+NOT_HERE = ("install", "demo", "check", "compiled", "test", "goldens", "docs", "kube-demo", "bench", "soak", "fuzz")
 """Targets that install, write, or are the tests themselves: make only says here that it knows how."""
 
 
