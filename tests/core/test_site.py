@@ -162,6 +162,10 @@ ERRORS = {
     'lower-case letters, digits, "-", "." and "_"',
     "catalogue: [{kind: model, name: a, of: b}]": 'site.yaml: $.catalogue[0].of: found "b"; valid: nvidia-gpu, '
     "amd-gpu, intel-gpu, intel-gpu-xe, intel-gaudi, aws-neuron, aws-neuroncore",
+    "catalogue: [{kind: model, name: nvidia-gpu, of: amd-gpu}]": "site.yaml: $.catalogue[0].kind: aws.yaml: $[0] needs "
+    "an entry of this name; valid: devices",
+    "catalogue: [{kind: devices, name: nvidia-a100-40gb, family: a, resource: a/b}]": "site.yaml: $.catalogue[0].kind: "
+    "nvidia.yaml: $[1] needs an entry of this name; valid: model",
     "catalogue: [{kind: model, name: a, of: nvidia-gpu, select: {gek: {}}}]": "site.yaml: $.catalogue[0].select: "
     'found the key "gek"; valid: aks, eks, gfd, gke, none',
     "catalogue: [{kind: ambiguous, name: a, choices: [nvidia-l4, b]}]": 'site.yaml: $.catalogue[0].choices: found "b"; '

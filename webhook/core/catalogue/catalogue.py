@@ -101,7 +101,7 @@ class Catalogue:
         for filename, data in files:
             sourced |= _sourced(f"{filename}: $", decode.decode(data, filename, tuple[AnyEntry, ...]))
         sourced |= _sourced(extra_name, extra)
-        _check_links(sourced)
+        _check_links(sourced, extra_name)
         return cls(
             (entry for _, entry in sourced.values()),
             platform=platform,
@@ -373,18 +373,29 @@ def _sourced(where: str, entries: Iterable[AnyEntry]) -> dict[str, Sourced]:
     return sourced
 
 
-def _check_links(sourced: dict[str, Sourced]) -> None:
-    """Entries name only entries that exist; raises `BadConfig`."""
+def _check_links(sourced: dict[str, Sourced], own: str) -> None:
+    """Entries name only entries that exist; raises `BadConfig`.
+
+    A site's entry, whose place begins with `own`, is to blame where it replaced what a packaged one names.
+    """
     for where, entry in sourced.values():
         if isinstance(entry, Model | Instance):
-            _, target = sourced.get(entry.of, ("", None))
+            there, target = sourced.get(entry.of, ("", None))
             if not isinstance(target, Devices):
+                _check_replaced(where, there, own, "devices")
                 known = [name for name, (_, e) in sourced.items() if isinstance(e, Devices)]
                 raise BadConfig(f'{where}.of: found "{entry.of}"; valid: {", ".join(known)}')
         if isinstance(entry, Ambiguous):
             for choice in entry.choices:
-                if not isinstance(sourced.get(choice, ("", None))[1], Model):
+                there, target = sourced.get(choice, ("", None))
+                if not isinstance(target, Model):
+                    _check_replaced(where, there, own, "model")
                     raise BadConfig(f'{where}.choices: found "{choice}"; valid: the name of a model')
+
+
+def _check_replaced(where: str, there: str, own: str, kind: str) -> None:
+    if there.startswith(own) and not where.startswith(own):
+        raise BadConfig(f"{there}.kind: {where} needs an entry of this name; valid: {kind}")
 
 
 def slice_of(rules: Tpu, shape: Shape, per_host: int) -> Slice:
