@@ -16,7 +16,7 @@ from tests.test_manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
 from webhook.core.schema import nodes, site, text_limits
 from webhook.errors import BadManifest
 from webhook.manifest.edit import rewrite
-from webhook.manifest.inject import injected, joined, results
+from webhook.manifest.inject import LAYOUT_LOST, injected, joined, results
 from webhook.manifest.style import JSON, Layout
 
 ROOT = Path(__file__).parent.parent
@@ -257,6 +257,20 @@ def test_files_join_whatever_they_begin_with() -> None:
     found = [nodes.plain(document.root) for document in nodes.documents(joined(files))]
 
     assert found == [yaml.safe_load(POD), {"a": 1}, {"---x": 1}, {"b": 1}, None]
+
+
+def test_a_document_that_is_written_anew_ends_where_it_did() -> None:
+    """The next one may begin with a directive, which needs the end of the one before."""
+    text = (
+        POD.replace("name: a\n", "{name: a # c\n    }\n  #").replace("    image", "    # image")
+        + "...\n%YAML 1.1\n---\na: 1\n"
+    )
+
+    found = results(text, SITE)
+
+    assert [("", LAYOUT_LOST)] == list(found[0].warnings)
+    now = [nodes.plain(document.root) for document in nodes.documents("".join(r.after for r in found))]
+    assert [now[0]["spec"]["containers"][0]["name"], now[1]] == ["a", {"a": 1}]
 
 
 def test_a_hundred_objects_are_no_attack() -> None:

@@ -50,7 +50,7 @@ class Rewritten(msgspec.Struct, frozen=True):
 
 
 def rewrite(document: Document, operations: Sequence[Change]) -> Rewritten:
-    """The document after the operations. Raises `node.BadYaml` where it means no JSON.
+    """The document after the operations. Raises `BadYaml` where it means no JSON.
 
     Aliases stay where they can: `template: *worker` does where the edits of `&worker` are its own too. Else they
     and `<<` are written out.
@@ -81,9 +81,10 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
 
 
 def printed(value: Any, before: str = "") -> str:
-    """A value as block YAML, with the document marker that `before` has."""
-    marker = "---\n" if before.startswith("---") else ""
-    return marker + "\n".join(Layout().lines(value)) + "\n"
+    """A value as block YAML, with the document markers that `before` has."""
+    begin = "---\n" if before.startswith("---") else ""
+    end = "...\n" if before.rstrip().endswith("...") else ""  # the next document may begin with a directive
+    return begin + "\n".join(Layout().lines(value)) + "\n" + end
 
 
 class _New(msgspec.Struct, eq=False):
