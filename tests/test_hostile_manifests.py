@@ -269,7 +269,9 @@ def test_a_document_that_is_written_anew_ends_where_it_did() -> None:
     found = results(text, SITE)
 
     assert [("", LAYOUT_LOST)] == list(found[0].warnings)
-    now = [nodes.plain(document.root) for document in nodes.documents("".join(r.after for r in found))]
+    after_all = "".join(result.after for result in found)
+    assert "\n...\n%YAML 1.1\n" in after_all
+    now = [nodes.plain(document.root) for document in nodes.documents(after_all)]
     assert [now[0]["spec"]["containers"][0]["name"], now[1]] == ["a", {"a": 1}]
 
 
