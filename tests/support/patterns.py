@@ -120,26 +120,25 @@ class Checker:
             raise Slow(f"there are more than {SMALL} ways to read one text")
 
     def _is_searchable(self) -> bool:
-        """Whether no two beginnings can read the same text far: the pattern is bounded, or tied to the beginning; or
-        it ends with its only repetition; or each repetition lacks a character that must come before."""
+        """Whether no two beginnings can read the same text far and in vain: the pattern is tied to the beginning, or
+        nothing can fail after its repetitions, or each lacks a character that must come before."""
         items = list(_flat(self._tree))
         if items and items[0] in ((c.AT, c.AT_BEGINNING), (c.AT, c.AT_BEGINNING_STRING)):
             return not self._flags & re.MULTILINE
-        bodies = list(_unbounded(items))
-        if not bodies or (len(bodies) == 1 and items[-1][0] in REPEATS and not any(_unbounded(items[:-1]))):
-            return True
-        read = frozenset[int]().union(*map(self._all, bodies))
+        read = frozenset[int]().union(*map(self._all, _in_vain(items, sure=True)))
         alternatives = items[0][1][1] if len(items) == 1 and items[0][0] is c.BRANCH else [items]
         return all(self._is_guarded(list(_flat(alternative)), read) for alternative in alternatives)
 
     def _is_guarded(self, items: Sequence[Any], read: Chars) -> bool:
-        """Whether before any repetition there must be a character that repetitions do not read."""
+        """Whether before any repetition there must be a character that repetitions in vain do not read."""
+        if not any(_in_vain(items, sure=True)):
+            return True
         for op, value in items:
             if any(_unbounded([(op, value)])):
                 return False
             if op in (c.LITERAL, c.IN, c.NOT_LITERAL) and not self._chars(op, value) & read:
                 return True
-        return not any(_unbounded(items))
+        return False
 
     def _first(self, items: Sequence[Any], follow: Chars) -> Chars:
         """Characters with which the items, and then what follows, can begin."""
@@ -253,6 +252,19 @@ def _unbounded(items: Sequence[Any]) -> Iterator[Any]:
             yield value[2]
         for sub in _below(op, value):
             yield from _unbounded(sub)
+
+
+def _in_vain(items: Sequence[Any], sure: bool) -> Iterator[Any]:
+    """Bodies of repetitions without bound after which a match may still fail. `sure`: nothing follows that could."""
+    for index, (op, value) in enumerate(items):
+        then = sure and all(later in REPEATS and _is_nullable([(later, more)]) for later, more in items[index + 1 :])
+        if op in REPEATS:
+            if value[1] == UNBOUNDED and (not then or any(_unbounded(value[2]))):
+                yield value[2]
+            yield from _in_vain(value[2], sure=False)
+        else:
+            for sub in _below(op, value):
+                yield from _in_vain(sub, then)
 
 
 def _numbers(items: Sequence[Any]) -> Iterator[int]:
