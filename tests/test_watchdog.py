@@ -50,6 +50,7 @@ def stall(server: Process, stack: ExitStack) -> tuple[float, float]:
     unready = time.monotonic() - began
     while not server.ended:
         assert not ready(at), "ready again, while the loop is stalled"
+        assert time.monotonic() - began < 60, "nobody has ended it"
         time.sleep(0.05)
     return unready, time.monotonic() - began
 

@@ -93,16 +93,25 @@ class Watchdog:
         self._beaten = time.monotonic()
         if self._deadly:
             signal.setitimer(signal.ITIMER_PROF, 1, 1)
+            self._arm()
         self._timer = loop.call_later(BEAT_SECONDS, self._beat, loop)
+
+    def _arm(self) -> None:
+        """Tell faulthandler that all is well. It lets go of the interpreter meanwhile, and does not watch.
+
+        So the loop does it: while it is here, it is stuck in nothing.
+        """
+        now = time.monotonic()
+        if now >= self._told + ARM_SECONDS:
+            self._told = now
+            faulthandler.dump_traceback_later(LAST_SECONDS, exit=True)
 
     def tick(self) -> None:
         """Look whether anything has happened on the loop, and end the process when nothing has for too long."""
         if not self._deadly:
             return
-        now = time.monotonic()
-        if now >= self._told + ARM_SECONDS:
-            self._told = now
-            faulthandler.dump_traceback_later(LAST_SECONDS, exit=True)
+        if self.stalled > ARM_SECONDS:  # we are here, so nobody holds the interpreter: the rest of this decides
+            self._arm()
         waited = self._processor_wait()
         seen, self._seen = self._seen, self._moment()
         if seen != self._seen:
