@@ -6,7 +6,7 @@ the bound of each of their fields, and decoding enforces it; annotations and amo
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -70,7 +70,7 @@ Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filte
 
 _LENGTH: Final = re.compile(r"Expected `(?P<what>str|array)` of length <= (?P<limit>[0-9]++)")
 _AT: Final = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]++)`")
-_STEP: Final = re.compile(r"\.(?P<field>(?<=labels\.).++|[^.\[]++)|\[(?P<index>[0-9]++)\]|(?P<any>\[\.\.\.\])")
+_STEP: Final = re.compile(r"\.(?P<field>[^.\[]++)|\[(?P<index>[0-9]++)\]|(?P<any>\[\.\.\.\])")
 
 
 def check(where: str, text: str, limit: int) -> None:
@@ -93,21 +93,30 @@ def unreadable(raw: bytes, problem: str) -> Denied:
     where = ("a key of " if at["key"] else "") + at["path"].removeprefix("$.")
     limit, unit = int(length["limit"]), "characters" if length["what"] == "str" else "items"
     try:
-        sizes = _sizes(msgspec.json.decode(raw), list(_STEP.finditer(at["path"])), at["key"] is not None)
+        sizes = _sizes(msgspec.json.decode(raw), _steps(at["path"]), at["key"] is not None)
         size = f"{max(sizes, default=0):,} {unit}"
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         size = f"more than {limit:,} {unit}"  # something else in it cannot be read at all
     return too_large(where, size, f"{limit:,}")
 
 
-def _sizes(node: Any, steps: list[re.Match[str]], of_keys: bool) -> Iterator[int]:
+def _steps(path: str) -> list[str | int | None]:
+    """The steps of a path as msgspec writes it; None is any key. A label's key is one step, whatever dots it has."""
+    head, labels, key = path.partition(".labels.")
+    found: list[str | int | None] = []
+    for step in _STEP.finditer(head):
+        found.append(step["field"] if step["field"] is not None else int(step["index"]) if step["index"] else None)
+    return [*found, "labels", key] if labels else found
+
+
+def _sizes(node: Any, steps: Sequence[str | int | None], of_keys: bool) -> Iterator[int]:
     """The lengths of the texts, the keys or the lists that stand where `steps` lead."""
     nodes = [node]
     for step in steps:
-        if step["field"] is not None:
-            nodes = [one.get(step["field"]) for one in nodes if isinstance(one, dict)]
-        elif step["index"] is not None:
-            nodes = [one[int(step["index"])] for one in nodes if isinstance(one, list)]
+        if isinstance(step, str):
+            nodes = [one.get(step) for one in nodes if isinstance(one, dict)]
+        elif step is not None:
+            nodes = [one[step] for one in nodes if isinstance(one, list)]
         else:
             nodes = [item for one in nodes if isinstance(one, dict) for item in one.values()]
     for found in nodes:
