@@ -103,9 +103,10 @@ def unreadable(raw: bytes, problem: str) -> Denied:
 def _steps(path: str) -> list[str | int | None]:
     """The steps of a path as msgspec writes it; None is any key. A label's key is one step, whatever dots it has."""
     head, labels, key = path.partition(".labels.")
-    found: list[str | int | None] = []
-    for step in _STEP.finditer(head):
-        found.append(step["field"] if step["field"] is not None else int(step["index"]) if step["index"] else None)
+    found = [
+        step["field"] if step["field"] is not None else int(step["index"]) if step["index"] else None
+        for step in _STEP.finditer(head)
+    ]
     return [*found, "labels", key] if labels else found
 
 
