@@ -1,6 +1,6 @@
 """What a kind of workload is to us: where it keeps its pod templates, and which rules come with them. Pure.
 
-A kind is one module with a class, which may read more than its templates, and one entry in `workloads.WORKLOADS`.
+A kind is one module with a class, which may read more than its templates, and one entry in `registry.WORKLOADS`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
