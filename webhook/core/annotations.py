@@ -333,8 +333,8 @@ def _filled(key: str, value: str | None) -> str | None:
 def _count(value: str | None) -> int | None:
     if value is None:
         return None
-    if not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value) > 0):
-        raise Denied("bad-value", where=COUNT, value=value, valid="an integer from 1")
+    if not (value.isascii() and value.isdecimal() and len(value) < 10):
+        raise Denied("bad-value", where=COUNT, value=value, valid="an integer from 1, or 0 for the nodes alone")
     return int(value)
 
 

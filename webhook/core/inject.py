@@ -57,10 +57,10 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     read = _read(kind, obj, context)
     targets = kind.resolve_group(obj, read.targets, context)
     collected = _Collected(read.warnings())
-    for target in targets:
+    for target in (*targets, *read.placed):
         collected.add_template(target)
     collected.add_object(kind.object_edits(obj, targets, context))
-    names = [target.resolution.accelerator.name for target in targets]
+    names = [target.resolution.accelerator.name for target in (*targets, *read.placed)]
     for template in read.unasked:
         brought = detected(template, context.namespace, context.site)
         collected.add_object(brought.found, template.path)
@@ -74,7 +74,8 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
 
 def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
     """The pod templates that asked, and what each gets; raises `Denied`."""
-    return kind.resolve_group(obj, _read(kind, obj, context).targets, context)
+    read = _read(kind, obj, context)
+    return [*kind.resolve_group(obj, read.targets, context), *read.placed]
 
 
 class _Read:
@@ -82,6 +83,7 @@ class _Read:
 
     def __init__(self, kind: Kind[Any], obj: Any) -> None:
         self.targets: list[Target] = []
+        self.placed: list[Target] = []  # on the nodes without devices: to their kind they are no part of a slice
         self.unasked: list[PodTemplate] = []  # may get something for their resources alone
         self._unknown: list[str] = []
         self._vain: dict[str, Warn] = {}
@@ -104,7 +106,7 @@ class _Read:
 
     def add_target(self, target: Target) -> None:
         """A template that asked. It gets a copy of the object's words, and a long list is read again for each."""
-        self.targets.append(target)
+        (self.placed if target.resolution.placed_only else self.targets).append(target)
         self._copied += sum([len(word) for _, word in target.resolution.request.outer])
         if self._copied > limits.ANSWER:
             size = f"more than {limits.ANSWER:,} characters of annotations"

@@ -45,8 +45,7 @@ DENIALS: Final[dict[str, str]] = {
     # containers and devices
     "unknown-container": "accel.io/container: no container is named {value}\nvalid: {names}",
     "no-containers": "the template has no containers that could hold {value}",
-    "devices-conflict": "{where} asks for {value} x {resource}, but {type} gives it {want}\n"
-    "valid: {want}, or no {resource} at all",
+    "devices-conflict": "{where} asks for {value} x {resource}, but {type} {gives}\nvalid: {valid}",
     "count-conflict": "accel.io/count: {value} does not fit {type}\nvalid: {valid}",
     "too-many-devices": "{where}: {value} x {resource} is more than one node of {type} has\nvalid: 1 to {most} per Pod",
     "one-container": "accel.io/container: {value}: the chips of {type} cannot be divided among containers\n"
@@ -123,6 +122,10 @@ WARNINGS: Final[dict[str, str]] = {
     "library-path-kept": "container {name}: LD_LIBRARY_PATH stays (valueFrom or envFrom); it needs {ours}",
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
     "never-injected": "created without injection, which cannot be added now; delete and recreate",
+    "own-devices": "no {resource} added: the Pod asks for {names} itself",
+    "claims-unknown": '{resource} added beside claim {names}; if it is the devices: accel.io/count: "0"',
+    "zero-replaced": "container {name}: {resource}: 0 is replaced by {count}",
+    "count-zero-unused": "{key} has no effect: with accel.io/count 0 no container gets devices",
     "not-detected": "no host profile for the devices: {why}",
     "update-not-understood": "left as it was: {why}",
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",

@@ -3,14 +3,17 @@
 Facts before edits: everything that a mutator would have to compute stands here, as values.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-from webhook.core import devices, scheduling
+from webhook.core import devices, limit_ranger, scheduling
 from webhook.core.annotations import NONE, TypeRequest
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.devices import DeviceContainer
+from webhook.core.limit_ranger import forget_filled_in
 from webhook.core.messages import Denied, quoted
+from webhook.core.own_devices import OwnDevices, own_devices
 from webhook.core.scheduling import Scheduling
 from webhook.core.schema.pod import NO_SPEC, Container, Metadata, PodSpec, Template
 from webhook.core.site import Site
@@ -73,6 +76,7 @@ class Resolution:
     request: TypeRequest
     accelerator: Accelerator
     device_containers: tuple[DeviceContainer, ...]
+    own: OwnDevices
     namespace: str
     site: Site
     scheduling: Scheduling
@@ -85,6 +89,7 @@ class Resolution:
         request: TypeRequest,
         accelerator: Accelerator,
         device_containers: tuple[DeviceContainer, ...],
+        own: OwnDevices,
         namespace: str,
         site: Site,
         scheduling: Scheduling,
@@ -96,12 +101,18 @@ class Resolution:
         self.request = request
         self.accelerator = accelerator
         self.device_containers = device_containers
+        self.own = own
         self.namespace = namespace
         self.site = site
         self.scheduling = scheduling
         self.slices = slices
         self.worker = worker
         self.stored = stored
+
+    @property
+    def placed_only(self) -> bool:
+        """Whether the Pods get the nodes and no devices: they are no hosts of a slice."""
+        return self.request.count == 0
 
     @property
     def multi_host(self) -> bool:
@@ -114,6 +125,7 @@ class Resolution:
             self.request,
             self.accelerator,
             self.device_containers,
+            self.own,
             self.namespace,
             self.site,
             self.scheduling,
@@ -148,16 +160,27 @@ def resolve(
     request: TypeRequest, template: PodTemplate, namespace: str, site: Site, stored: bool = False
 ) -> Resolution:
     """Everything about one template; raises `Denied`. `stored`: what the template has is kept, not judged."""
+    if not template.path and limit_ranger.ANNOTATION in template.annotations:
+        forget_filled_in(template, _concerns(request, site))
     hardware = accelerator(request, template, site)
+    own = own_devices(template, hardware, site, stored)
     return Resolution(
         request,
         hardware,
-        devices.device_containers(request, hardware, template.annotations, template.containers, keep=stored),
+        devices.device_containers(request, hardware, template, own, keep=stored),
+        own,
         namespace,
         site,
         _scheduling(request, hardware, template, namespace, site, stored),
         stored=stored,
     )
+
+
+def _concerns(request: TypeRequest, site: Site) -> Callable[[str], bool]:
+    """Whether a resource is one that we may write: hardware, and what the chosen placements set."""
+    found = (site.config.placements.get(name) for name in request.placements)
+    placed = {resource for placement in found if placement is not None for resource in placement.resources}
+    return lambda resource: resource in placed or bool(site.catalogue.families.of_resource(resource))
 
 
 def _scheduling(

@@ -20,6 +20,9 @@ from webhook.core.schema.pod import (
 Placed = tuple[str, int, Container]
 """A container, with the list that it stands in and its index there."""
 
+FilledIn = tuple[str, int, str, str]
+"""An amount that nobody asked for: list and index of its container, "limits" or "requests", resource."""
+
 
 @final
 @dataclass(init=False)
@@ -55,6 +58,7 @@ class PodTemplate:
         self.annotations = annotations_of(view.metadata)
         self.spec = view.spec or NO_SPEC
         self.containers = containers_of(view.spec)
+        self.filled_in: tuple[FilledIn, ...] = ()
 
     @property
     def of_workload(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from webhook.core import topology
 from webhook.core.catalogue import tpu
 from webhook.core.catalogue.accelerator import Accelerator, Selector, Slice
+from webhook.core.catalogue.families import TPU_RESOURCE, Families
 from webhook.core.messages import Denied
 from webhook.core.schema import decode
 from webhook.core.schema.catalogue import Ambiguous, AnyEntry, Devices, Instance, Labels, Model, Platform, Tpu, several
@@ -21,7 +22,6 @@ Sourced = tuple[str, AnyEntry]
 
 ACCELERATOR_LABEL: Final = "cloud.google.com/gke-tpu-accelerator"
 TOPOLOGY_LABEL: Final = "cloud.google.com/gke-tpu-topology"
-TPU_RESOURCE: Final = "google.com/tpu"
 LEGACY_ANNOTATION: Final = "tf-version.cloud-tpus.google.com"
 INSTANCE_LABEL: Final = "node.kubernetes.io/instance-type"
 
@@ -72,6 +72,7 @@ class Catalogue:
         self._legacy_nodes = legacy_nodes
         self._legacy_version = legacy_version
         self._entries = {entry.name: entry for entry in entries}
+        self.families = Families(self._entries.values())
         self._spelled = _spelled(self._entries.values())
         self._profiles = _profiles(self._entries.values())
         self._generations = {s: e for e in self._entries.values() if isinstance(e, Tpu) for s in e.spellings}

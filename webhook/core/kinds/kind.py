@@ -55,6 +55,13 @@ class Context:
 
 
 Targets = Sequence[Target]
+
+
+def with_devices(targets: Targets) -> Targets:
+    """Those that get devices: to their kind the others are no part of a slice."""
+    return [target for target in targets if not target.resolution.placed_only]
+
+
 Findings = Iterable[Edit | Warn]
 
 

@@ -11,7 +11,7 @@ from typing import Final, final
 import msgspec
 
 from webhook.core import annotations, quantity, scheduling
-from webhook.core.catalogue.catalogue import TPU_RESOURCE
+from webhook.core.catalogue.families import TPU_RESOURCE
 from webhook.core.devices import asked_amounts
 from webhook.core.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets

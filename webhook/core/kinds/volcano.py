@@ -12,7 +12,7 @@ from typing import Final, final
 from webhook.core import scheduling
 from webhook.core.annotations import INJECT, QUEUE, SCHEDULER, TYPE
 from webhook.core.catalogue.accelerator import Accelerator
-from webhook.core.catalogue.catalogue import TPU_RESOURCE
+from webhook.core.catalogue.families import TPU_RESOURCE
 from webhook.core.kinds.kind import Context, Findings, Kind, Targets, unindexed, whole_slices
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Put

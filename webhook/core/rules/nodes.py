@@ -17,7 +17,7 @@ def node_selector(template: PodTemplate, resolution: Resolution) -> Found:
     """The labels of the nodes that have the accelerator; several acceptable values become a node affinity."""
     have, hardware = template.spec.nodeSelector or {}, resolution.accelerator
     found: list[Edit | Warn] = []
-    if not hardware.pinned and not template.owned_scheduling:
+    if not hardware.pinned and not template.of_workload:
         platform = resolution.site.config.platform
         found.append(Warn("not-pinned", {"type": hardware.name, "platform": platform, "resource": hardware.resource}))
     for label, values in hardware.selector:

@@ -112,6 +112,8 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     """No machine with chips of its own exists: always the legacy resource."""
     tolerations: tuple[str, ...] = ("google.com/tpu",)
     """Keys of the taints on its nodes."""
+    other_resources: tuple[str, ...] = ()
+    """Other resources by which TPUs are asked for; a `*` at the end stands for anything."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,6 +139,7 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
         syntax.check_value(self.single_host_label, "singleHostLabel")
         for key in self.tolerations:
             syntax.check_key(key, "tolerations")
+        check_resources(self.other_resources)
 
     def _check_hosts(self, text: str, shape: topology.Shape) -> None:
         """Every number of chips per host that the shape may have must tile it."""
@@ -172,6 +175,11 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     """Keys of the taints on its nodes."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """More of them, on some platforms."""
+    other_resources: tuple[str, ...] = ()
+    """Other resources by which the vendor's devices are asked for, in parts or shared; a `*` at the end stands for
+    anything."""
+    other_annotations: tuple[str, ...] = ()
+    """Annotations of a Pod by which they are asked for."""
     mig: Mig | None = None
     """Set where devices can be had in parts."""
 
@@ -180,6 +188,9 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
         syntax.check_key(self.resource, "resource")
         for key in (*self.tolerations, *(k for keys in self.platform_tolerations.values() for k in keys)):
             syntax.check_key(key, "tolerations")
+        check_resources(self.other_resources)
+        for key in self.other_annotations:
+            syntax.check_key(key, "otherAnnotations")
 
 
 class Model(Entry, frozen=True, kw_only=True, tag="model"):
@@ -238,6 +249,16 @@ class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):
 
     choices: tuple[str, ...]
     """Names of the models."""
+
+
+def check_resources(patterns: Iterable[str]) -> None:
+    """Raises `ValueError` for a pattern that no resource's name could fit, or that all would."""
+    for pattern in patterns:
+        prefix, star, rest = pattern.partition("*")
+        domain, slash, _ = prefix.partition("/")
+        if rest or not slash or not domain:
+            raise ValueError(f'otherResources: {quoted(pattern)} is not a resource, or its beginning and a "*"')
+        syntax.check_key(prefix + "x" if star else prefix, "otherResources")
 
 
 AnyEntry = Tpu | Devices | Model | Instance | Ambiguous

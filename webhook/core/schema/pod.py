@@ -71,9 +71,16 @@ class EnvVar(View, frozen=True, gc=False):
     valueFrom: EnvVarSource | None = None
 
 
+class ClaimUse(View, frozen=True, gc=False):
+    """A container's claim: the name of one of the Pod's."""
+
+    name: Name | None = None
+
+
 class Resources(View, frozen=True, gc=False):
     limits: dict[Key, Quantity | None] | None = None
     requests: dict[Key, Quantity | None] | None = None
+    claims: list[ClaimUse | None] | None = None
 
 
 class VolumeMount(View, frozen=True, gc=False):
@@ -92,6 +99,7 @@ class Container(View, frozen=True, gc=False):
     envFrom: list[Any] | None = None
     env: list[EnvVar | None] | None = None
     resources: Resources | None = None
+    restartPolicy: Name | None = None
     volumeMounts: list[VolumeMount | None] | None = None
     securityContext: ContainerSecurityContext | None = None
 
@@ -144,6 +152,14 @@ class Volume(View, frozen=True, gc=False):
     hostPath: HostPath | None = None
 
 
+class PodClaim(View, frozen=True, gc=False):
+    """A claim of the Pod, and what it is made of."""
+
+    name: Name | None = None
+    resourceClaimName: Name | None = None
+    resourceClaimTemplateName: Name | None = None
+
+
 class OperatingSystem(View, frozen=True, gc=False):
     name: Name | None = None
 
@@ -162,6 +178,7 @@ class PodSpec(View, frozen=True, gc=False):
     schedulerName: Text | None = None
     tolerations: list[Toleration | None] | None = None
     os: OperatingSystem | None = None
+    resourceClaims: list[PodClaim | None] | None = None
 
 
 class Template(View, frozen=True, gc=False):

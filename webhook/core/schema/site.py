@@ -17,6 +17,9 @@ from webhook.core.schema.catalogue import AnyEntry, Platform, types
 
 Mode = Literal["plugin", "host"]
 
+MOST_CLAIM_PATTERNS = 64
+"""Each is tried on every claim of a pod."""
+
 LONGEST_NAME = 50
 """Characters of a placement's or a profile's name: names of volumes are made of them."""
 
@@ -249,6 +252,18 @@ class LegacyAccelerator(_Settings, frozen=True, kw_only=True):
     """Variables."""
 
 
+class Claims(_Settings, frozen=True, kw_only=True):
+    """Resource claims (DRA) that pods bring themselves."""
+
+    devices: tuple[str, ...] = ()
+    """Names, or shell patterns, of claims, ResourceClaims or ResourceClaimTemplates that are the devices: a pod that
+    has one gets no device resource beside it."""
+
+    def __post_init__(self) -> None:
+        if len(self.devices) > MOST_CLAIM_PATTERNS:
+            raise ValueError(f"devices: found {len(self.devices):,} patterns; valid: at most {MOST_CLAIM_PATTERNS}")
+
+
 class Config(_Settings, frozen=True, kw_only=True):
     """The file as it is written. Every key is optional."""
 
@@ -265,6 +280,8 @@ class Config(_Settings, frozen=True, kw_only=True):
     """Default for `accel.io/shm`: false, true, or a size such as 64Gi."""
     schedulers: Schedulers = Schedulers()
     """Scheduler overrides."""
+    claims: Claims = Claims()
+    """Claims."""
     placements: dict[str, Placement] = msgspec.field(default_factory=dict)
     """Sets that `accel.io/placement` can name, by name."""
     host_profiles: dict[str, HostProfile] = msgspec.field(default_factory=dict)
@@ -303,6 +320,7 @@ class Config(_Settings, frozen=True, kw_only=True):
         for index, default in enumerate(self.schedulers.defaults):
             yield f"schedulers: defaults[{index}].types", default.types
             yield f"schedulers: defaults[{index}].namespaces", default.namespaces
+        yield "claims: devices", self.claims.devices
         for name, placement in self.placements.items():
             yield f"placements: {name}.namespaces", placement.namespaces
         for name, profile in self.host_profiles.items():
