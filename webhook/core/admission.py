@@ -96,7 +96,7 @@ def _too_deep(body: bytes, deep: TooDeep) -> Answer:
     request = review.decode_head(body)
     if request is None:
         return _bad(deep)
-    denied = limits.too_large("the object", "more levels than can be read", "some hundreds of levels, one in another")
+    denied = limits.too_large("the object", "too many nested levels", "a few hundred")
     if request.operation == "UPDATE":
         return _allowed(request, "unchanged", update.refused(denied).warnings, code=denied.code)
     return _denied(request, denied)
@@ -224,7 +224,7 @@ def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: I
     patch = review.encode_patch(operations, PATCH)
     if patch is None:
         size = f"more than {PATCH:,} bytes of changes"
-        return _refused(request, workload, limits.too_large("what is to be injected", size, f"{PATCH:,}"))
+        return _refused(request, workload, limits.too_large("the injection", size, f"{PATCH:,}"))
     response = Response(
         uid=request.uid,
         allowed=True,

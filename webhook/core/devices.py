@@ -79,7 +79,11 @@ def asked(within: str, container: Container, resource: str) -> int | None:
 
 
 def _named_part(within: str, container: Container, part: str) -> str:
-    return f"{within} {quoted(container.name)}: resources.{part}"
+    return f"{_container_name(within, container)}: resources.{part}"
+
+
+def _container_name(within: str, container: Container) -> str:
+    return f"{within.removesuffix('s')} {quoted(container.name)}"
 
 
 def runs_beside(list_name: str, container: Container) -> bool:
@@ -288,7 +292,7 @@ def _holder(template: Placed, want: int, accelerator: Accelerator) -> DeviceCont
     if existing not in (None, 0, want):
         raise Denied(
             "devices-conflict",
-            where=f"{within} {quoted(container.name)}",
+            where=_container_name(within, container),
             value=existing,
             resource=accelerator.resource,
             type=accelerator.name,

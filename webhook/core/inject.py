@@ -23,12 +23,12 @@ from webhook.core.rules.rules import RULES
 from webhook.core.template import PodTemplate, annotations_of, controller_of
 
 LEFT_ALONE: Final = {
-    "mirror-pod": "a mirror Pod is its kubelet's",
+    "mirror-pod": "a mirror Pod belongs to its kubelet",
     "daemonset-pod": "a DaemonSet's Pods are placed by their controller",
     "windows-pod": "no accelerator is injected into Windows Pods",
-    "node-chosen": "spec.nodeName is set, so no scheduler will see it",
+    "node-chosen": "spec.nodeName is set, so no scheduler sees the Pod",
 }
-"""Skips that a user who wrote an annotation should hear of; other codes are silent."""
+"""Reasons for skipping that produce a warning where the user wrote an annotation; other codes are silent."""
 
 
 @final
@@ -110,7 +110,7 @@ class _Read:
         self._copied += sum([len(word) for _, word in target.resolution.request.outer])
         if self._copied > limits.ANSWER:
             size = f"more than {limits.ANSWER:,} characters of annotations"
-            raise limits.too_large("what is to be injected", size, f"{limits.ANSWER:,}")
+            raise limits.too_large("the injection", size, f"{limits.ANSWER:,}")
 
     def warnings(self) -> list[Warn]:
         """Of keys that nobody reads, then of those that say nothing here."""
@@ -215,7 +215,7 @@ class _Collected:
 
 
 def _too_many() -> Denied:
-    return limits.too_large("what is to be injected", "too many changes", f"{limits.EDITS:,}")
+    return limits.too_large("the injection", "too many changes", f"{limits.EDITS:,}")
 
 
 def _why_skipped(kind: Kind[Any], obj: Any, context: Context, code: str) -> Iterator[Warn]:

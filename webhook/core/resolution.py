@@ -145,7 +145,7 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site) -> Acce
         request.also == NONE or site.catalogue.resolve(request.also, request.topology) != found
     ):
         raise Denied(
-            "two-types", where=request.where, value=request.type, other=f"accel.io/type: {quoted(request.also)}"
+            "two-types", where=request.where, value=request.type, other=f"accel.io/type is {quoted(request.also)}"
         )
     if not found.per_host_choices or found.slice is None:
         return found

@@ -113,7 +113,7 @@ def _subgroup_sizes(group: Group, policy: SubGroupPolicy, whole: Target, leader_
 
 def _wrong_size(field: str, value: object, whole: Target, leader_holds: bool, valid: str) -> Denied:
     hardware = whole.resolution.accelerator
-    leader = "the leader is one of them" if leader_holds else "the leader holds no TPUs"
+    leader = "the leader is one of them" if leader_holds else "the leader has no TPUs"
     where = ".".join((*ROOT, field))
     return Denied(
         "group-size", where=where, value=value, type=hardware.name, hosts=hardware.hosts, leader=leader, valid=valid
