@@ -70,7 +70,7 @@ control-plane: install  ## build and cache the control plane's binaries
 kube-demo: install  ## a real control plane with the chart on it: see the examples placed, try your own
 	$(BIN)/python -m tests.cluster.demo
 
-bench: install  ## measure the hot path
+bench: install  ## measure the hot path beside peers; ARGS="--against REF": beside another commit; ARGS=--quick: a minute
 	$(BIN)/python -m tests.support.compiled -m benchmarks $(ARGS)
 
 lock: install  ## renew requirements*.lock from pyproject.toml
