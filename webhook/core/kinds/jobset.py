@@ -132,8 +132,12 @@ def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
 
 
 def _slices(jobset: schema.JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
-    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name."""
-    first, counts = domain[0].job, (slices.field(number), slices.field(index))
+    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name.
+
+    Slice 0 is the first Job that there is: a member can have `replicas: 0`.
+    """
+    first = next(member.job for member in domain if member.job.jobs)
+    counts = (slices.field(number), slices.field(index))
     own = (jobset.spec or NO_SPEC).coordinator
     if own is not None and own.replicatedJob == first.name and not own.jobIndex and not own.podIndex:
         return Slices(*counts, coordinator_path=slices.field(slices.COORDINATOR))
