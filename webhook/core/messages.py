@@ -114,7 +114,7 @@ WARNINGS: Final[dict[str, str]] = {
     "tpu-scheduler-kept": "schedulerName {name} is kept; it must place TPU Pods without waiting for the others",
     "gang-off": "minAvailable is 0: TPU Pods start as nodes come, without Volcano's gang",
     "role-without": "{role} gets no devices: the object's accel.io/type reaches workers only; put it on {role} too",
-    "no-worker-ids": "nobody sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES here: the Pods of {type} must do it",
+    "no-worker-ids": "nobody sets {variables} here: the Pods of {type} must do it",
     "leader-no-pool": "the leader holds no TPUs, so nothing keeps a slice's workers on one node pool",
     "not-parallel": "podManagementPolicy is not Parallel: the hosts of {type} would wait for each other",
     "privileged": "container {name} is privileged: it sees every device of its node",
@@ -127,6 +127,7 @@ WARNINGS: Final[dict[str, str]] = {
     "update-not-understood": "left as it was: {why}",
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
     "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
+    "divided-worker-ids": "TPU_WORKER_ID of the containers that divide {type} comes only as the Pods are admitted",
 }
 """code -> one sentence, without the prefix. User text goes in through `shown`."""
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from webhook.core import scheduling, slices
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import Resolution, Worker
+from webhook.core.resolution import Resolution
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
@@ -29,12 +29,17 @@ KNOWN_OWNERS: Final = frozenset({"JobSet", "CronJob"})
 def with_hosts(target: Target, name: str | None) -> Target:
     """The target with its hosts' names; `name` is the Job's, where it has one already."""
     subdomain = target.template.spec.subdomain or None
-    resolution = slices.with_worker(target.template, target.resolution, Worker(subdomain, indexed=True))
-    if resolution.worker is not None and resolution.multi_host and subdomain is None:
+    resolution = slices.with_worker(target.template, target.resolution, slices.job_worker(subdomain, alone=True))
+    if resolution.worker is not None and resolution.multi_host and subdomain is None and _unnamed(target):
         hardware, where = resolution.accelerator, _dotted((*target.template.path, "spec", "subdomain"))
         selector = f"job-name: {quoted(name)}" if name else "a label of the pod template"
         raise Denied("needs-service", where=where, type=hardware.name, hosts=hardware.hosts, selector=selector)
     return Target(target.template, resolution)
+
+
+def _unnamed(target: Target) -> bool:
+    """Whether the user leaves the names of the hosts to others."""
+    return slices.HOSTNAMES in slices.unset(target.resolution)
 
 
 def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defaulted: bool) -> Iterator[Edit]:
@@ -76,8 +81,9 @@ def one_slice(target: Target, metadata: Metadata | None, spec: JobSpec | None, p
         where = f"{_dotted((*path, 'metadata', 'annotations'))} {MIN_PARALLELISM}"
         raise Denied("job-shrinks", where=where, value=minimum, type=hardware.name, hosts=hardware.hosts)
     yield from indexed_edits(resolution, spec, (*path, "spec"), defaulted=True)
-    if not target.template.spec.subdomain:
+    if not target.template.spec.subdomain and _unnamed(target):
         yield Warn("no-subdomain", {"type": hardware.name})
+    yield from divided_ids(target)
     if resolution.scheduling.volcano:
         yield from min_member(metadata, (*path, "metadata"), hardware.hosts)
 

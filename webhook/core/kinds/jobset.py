@@ -12,7 +12,7 @@ from typing import Final, final
 
 from webhook.core import slices
 from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids
 from webhook.core.messages import Denied, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Slices, Worker, own_topology
@@ -231,7 +231,7 @@ class JobSet(Kind[schema.JobSet]):
                 _check_domain(domain)
                 found = _count(jobset, groups, domain)
                 counted.update((id(m.target), found) for m in domain)
-        worker = Worker(_subdomain(jobset), indexed=True)
+        worker = slices.job_worker(_subdomain(jobset), alone=True)
         return [_facts(target, worker, counted.get(id(target))) for target in targets]
 
     def object_edits(self, jobset: schema.JobSet, targets: Targets, context: Context) -> Findings:
@@ -244,6 +244,7 @@ class JobSet(Kind[schema.JobSet]):
                 spec = (job.template or NO_TEMPLATE).spec
                 yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
                 yield from _placement(jobset, job, target, context)
+                yield from divided_ids(target)
 
     def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
         """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.

@@ -126,8 +126,33 @@ def check_reach(metadata: Metadata | None, template: Path | None) -> None:
 
 def unindexed(targets: Targets) -> Targets:
     """The targets of a kind whose Pods have no index that a field can refer to."""
-    nobody = Worker(subdomain=None, indexed=False)
-    return [Target(t.template, slices.with_worker(t.template, t.resolution, nobody)) for t in targets]
+    found: list[Target] = []
+    for target in targets:
+        nobody = Worker(alone=not target.resolution.multi_host)
+        found.append(Target(target.template, slices.with_worker(target.template, target.resolution, nobody)))
+    return found
+
+
+def worker_ids(targets: Targets) -> Iterator[Warn]:
+    """Warns of hosts of a slice that nobody tells their place: neither a controller, nor we, nor the user."""
+    untold: dict[tuple[str, str], None] = {}
+    for target in targets:
+        resolution = target.resolution
+        if resolution.worker is not None and resolution.worker.index:
+            yield from divided_ids(target)
+        elif resolution.multi_host and (unset := slices.unset(resolution)):
+            untold[" and ".join(unset), resolution.accelerator.name] = None
+    for variables, name in untold:
+        yield Warn("no-worker-ids", {"variables": variables, "type": name})
+
+
+def divided_ids(target: Target) -> Iterator[Warn]:
+    """Warns of ids that no field of a template can say: those of the containers that divide hosts of one slice."""
+    resolution = target.resolution
+    if resolution.worker is None or not resolution.multi_host or len(resolution.device_containers) == 1:
+        return
+    if resolution.worker.index and slices.WORKER_ID in slices.unset(resolution):
+        yield Warn("divided-worker-ids", {"type": resolution.accelerator.name})
 
 
 def whole_slices(pods: Iterable[tuple[Accelerator, int]]) -> Iterator[Warn]:

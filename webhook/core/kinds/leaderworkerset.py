@@ -21,7 +21,7 @@ from webhook.core.resolution import own_topology, stripped_view
 from webhook.core.schema import leaderworkerset as schema
 from webhook.core.schema.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Template
-from webhook.core.template import PodTemplate, annotations_of, containers_of
+from webhook.core.template import LEADER_WORKER_SET, PodTemplate, annotations_of, containers_of
 
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
@@ -202,7 +202,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
                     levels=(lws.metadata or NO_METADATA, template.metadata or NO_METADATA),
                     name=role,
                     hosts_hint=_hosts_hint(lws),
-                    worker_env=False,
+                    told_by=LEADER_WORKER_SET,
                 )
 
     def object_edits(self, lws: schema.LeaderWorkerSet, targets: Targets, context: Context) -> Findings:
