@@ -128,6 +128,9 @@ WARNINGS: Final[dict[str, str]] = {
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
     "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
     "divided-worker-ids": "TPU_WORKER_ID of the containers that divide {type} comes only as the Pods are admitted",
+    "resized": "{field} {number}: {type} has {hosts} hosts, and its programs wait for all of them",
+    "long-host-name": "names of Pods and hosts made of {name} have {length} characters; DNS allows {most}",
+    "dotted-host-name": "{name} has a dot: host names are made of it, and they are one label of DNS",
 }
 """code -> one sentence, without the prefix. User text goes in through `shown`."""
 

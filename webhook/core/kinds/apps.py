@@ -8,8 +8,18 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from webhook.core import slices
-from webhook.core.kinds.job import hosts_hint, one_slice, with_hosts
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, inject_key_only, unindexed, worker_ids
+from webhook.core.kinds.job import hosts_hint, named_hosts, one_slice, with_hosts
+from webhook.core.kinds.kind import (
+    Context,
+    Findings,
+    Kind,
+    Target,
+    Targets,
+    host_names,
+    inject_key_only,
+    unindexed,
+    worker_ids,
+)
 from webhook.core.messages import Denied, Warn
 from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, NO_SPEC, App
@@ -94,6 +104,7 @@ class StatefulSet(Checked):
                 )
             if spec.podManagementPolicy != "Parallel":
                 yield Warn("not-parallel", {"type": hardware.name})
+            yield from host_names(app.metadata, max(spec.pods - 1, 0))
         yield from worker_ids(targets)
 
 
@@ -107,6 +118,13 @@ def _with_hosts(app: App, target: Target) -> Target:
         return target
     worker = slices.stateful_worker(name, spec.serviceName)
     return Target(target.template, resolution.with_topology(resolution.slices, worker))
+
+
+MINUTE: Final = "12345678"
+"""A CronJob's Jobs are called after the minute of their schedule.
+
+Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/controller/cronjob/utils.go
+"""
 
 
 @final
@@ -140,6 +158,7 @@ class CronJob(Kind[schema.CronJob]):
         job = (cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE
         for target in targets:
             yield from one_slice(target, job.metadata, job.spec, ("spec", "jobTemplate"))
+            yield from named_hosts(target, cron.metadata, MINUTE)
 
 
 DEPLOYMENT: Final = Deployment()

@@ -12,8 +12,8 @@ from typing import Final, final
 
 from webhook.core import slices
 from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids
-from webhook.core.messages import Denied, quoted
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names
+from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Slices, Worker, own_topology
 from webhook.core.rules.environment import JOBSET_NAME
@@ -168,6 +168,23 @@ def _groups(jobset: schema.JobSet, targets: Targets) -> Iterator[Edit]:
                     yield Put(("spec", "replicatedJobs", member.index, "groupName"), name)
 
 
+SUFFIX: Final = "xxxxx"
+"""What makes the name of a Pod unique. JobSet counts it where it checks the names of hosts.
+
+Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
+"""
+
+
+def _host_names(jobset: schema.JobSet, targets: Targets) -> Iterator[Warn]:
+    """The longest name, where hosts find each other by name."""
+    for target in targets:
+        resolution = target.resolution
+        if not resolution.stored and (resolution.multi_host or resolution.slices is not None):
+            _, job = _job_of(jobset, target)
+            last = (max(job.jobs - 1, 0), resolution.accelerator.hosts - 1)
+            yield from host_names(jobset.metadata, job.name, *last, SUFFIX)
+
+
 def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, context: Context) -> Iterator[Edit]:
     """One slice, one node pool (JobSet's exclusive placement), or one Volcano gang per Job: never both,
     since the gang waits for all Pods and exclusive placement holds followers back until the leader is placed.
@@ -237,6 +254,7 @@ class JobSet(Kind[schema.JobSet]):
     def object_edits(self, jobset: schema.JobSet, targets: Targets, context: Context) -> Findings:
         """Job fields, groups and exclusive placement."""
         yield from _groups(jobset, targets)
+        yield from _host_names(jobset, targets)
         for target in targets:
             if target.resolution.multi_host:
                 index, job = _job_of(jobset, target)

@@ -14,7 +14,7 @@ from webhook.core import annotations, quantity, scheduling
 from webhook.core.catalogue.catalogue import TPU_RESOURCE
 from webhook.core.devices import asked_amounts
 from webhook.core.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, host_names
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import own_topology, stripped_view
@@ -214,6 +214,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
         if any(t.resolution.multi_host for t in targets):
             yield from _sizes(group_of(lws), _slice(leader, worker), holds)
             yield from _placement(lws, targets, holds, context)
+            yield from host_names(lws.metadata, 0, _slice(leader, worker).resolution.accelerator.hosts - 1)
         if holds and any(t.resolution.accelerator.slice is not None for t in targets):
             yield from _leader_id(group_of(lws))
 
