@@ -28,7 +28,7 @@ OTHERS: dict[str, Any] = {
     "image.pullPolicy": "Always",
     "image.pullSecrets": ["pull"],
     "config.platform": "eks",
-    "config.tpu": {"environment": "full", "legacyNodes": True, "legacyVersion": "2.12"},
+    "config.tpu": {"environment": "full", "avoidMetadataServer": False, "legacyNodes": True, "legacyVersion": "2.12"},
     "config.eks": {"autoMode": True},
     "config.exclusivePlacement": False,
     "config.sharedMemory": "64Gi",

@@ -113,7 +113,7 @@ WARNINGS: Final[dict[str, str]] = {
     "tpu-scheduler-kept": "schedulerName {name} is kept; it must place TPU Pods without waiting for the others",
     "gang-off": "minAvailable is 0: TPU Pods start as nodes become available, without Volcano's gang scheduling",
     "role-without": "{role} gets no devices: the object's accel.io/type is for workers only; put it on {role} too",
-    "no-worker-ids": "nothing sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES here: the Pods of {type} must do it",
+    "no-worker-ids": "nothing sets {variables} here: the Pods of {type} must do it",
     "leader-no-pool": "the leader has no TPUs, so nothing keeps a slice's workers in one node pool",
     "not-parallel": "podManagementPolicy is not Parallel: the hosts of {type} would wait for each other",
     "privileged": "container {name} is privileged: it sees every device of its node",
@@ -130,6 +130,10 @@ WARNINGS: Final[dict[str, str]] = {
     "update-not-understood": "left as it was: {why}",
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
     "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
+    "divided-worker-ids": "TPU_WORKER_ID of the containers that divide {type} comes only as the Pods are admitted",
+    "resized": "{field} {number}: {type} has {hosts} hosts, and its programs wait for all of them",
+    "long-host-name": "names of Pods and hosts made of {name} have {length} characters; DNS allows {most}",
+    "dotted-host-name": "{name} has a dot: host names are made of it, and they are one label of DNS",
 }
 """code -> one sentence, without the prefix."""
 

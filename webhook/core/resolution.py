@@ -51,20 +51,44 @@ class Slices:
 class Worker:
     """How a Pod learns its place among its slice's hosts, where nobody else tells it."""
 
-    subdomain: str | None  # of the headless Service; None: a single host
-    indexed: bool  # the Pods carry a Job completion index
+    index: str  # field path of the host's index; empty where the Pods have none
+    prefix: str  # of the hosts' names, before "-0"; may use $(ACCEL_JOB_NAME)
+    subdomain: str | None  # of the headless Service; None: the hosts have no names
+    number: int | None  # the index itself, where a Pod is looked at that has it
+    alone: bool  # this slice is the whole job
 
-    def __init__(self, subdomain: str | None, indexed: bool) -> None:
+    def __init__(
+        self,
+        index: str = "",
+        prefix: str = "",
+        subdomain: str | None = None,
+        *,
+        number: int | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.index = index
+        self.prefix = prefix
         self.subdomain = subdomain
-        self.indexed = indexed
-        self._names: dict[int, str] = {}
+        self.number = number
+        self.alone = alone
+        self._names: dict[tuple[int, int, int], str] = {}
 
-    def hostnames(self, hosts: int) -> str:
-        """TPU_WORKER_HOSTNAMES of so many hosts: one text for all templates, since it can be long."""
-        found = self._names.get(hosts)
+    def hostnames(self, hosts: int, processes: int = 1) -> str:
+        """TPU_WORKER_HOSTNAMES: each host as often as it has processes."""
+        return self._listed(hosts, processes, 0)
+
+    def addresses(self, hosts: int, processes: int, port: int) -> str:
+        """TPU_PROCESS_ADDRESSES: the processes of a host have ports from `port`."""
+        return self._listed(hosts, processes, port)
+
+    def _listed(self, hosts: int, processes: int, port: int) -> str:
+        """One text for all templates, since it can be long."""
+        found = self._names.get((hosts, processes, port))
         if found is None:
-            found = ",".join([f"$({JOB_NAME})-{i}.{self.subdomain}" for i in range(hosts)])
-            self._names[hosts] = found
+            names = ["localhost"] if hosts == 1 else [f"{self.prefix}-{i}.{self.subdomain}" for i in range(hosts)]
+            ports = [f":{port + c}" if port else "" for c in range(processes)]
+            found = ",".join([name + end for name in names for end in ports])
+            self._names[hosts, processes, port] = found
         return found
 
 
@@ -118,6 +142,11 @@ class Resolution:
     def multi_host(self) -> bool:
         """Whether a slice of this type is more than one Pod."""
         return self.accelerator.hosts > 1
+
+    @property
+    def full(self) -> bool:
+        """Whether TPU_* variables are ours to set: the site says so."""
+        return self.accelerator.slice is not None and self.site.config.tpu.environment == "full"
 
     def with_topology(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
         """The same with what only the whole object knows."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from webhook.core.patch import Path
 from webhook.core.schema.pod import (
@@ -23,6 +23,16 @@ Placed = tuple[str, int, Container]
 FilledIn = tuple[str, int, str, str]
 """An amount that nobody asked for: list and index of its container, "limits" or "requests", resource."""
 
+GKE: Final = "GKE"
+LEADER_WORKER_SET: Final = "LeaderWorkerSet"
+KUBERAY: Final = "KubeRay's TPU webhook"
+NOBODY: Final = "nobody"
+"""Who tells the hosts of a slice their places, where the site config does not say that we do.
+
+Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go
+Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
+"""
+
 
 @final
 @dataclass(init=False)
@@ -35,7 +45,7 @@ class PodTemplate:
     name: str  # of the replicated job, task, worker group
     hosts_hint: int | None  # parallelism, size or numOfHosts, where the user wrote one over 1
     owned_scheduling: bool  # a controller owns schedulerName and queue
-    worker_env: bool  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
+    told_by: str  # who tells a slice's hosts their places, TPU_WORKER_ID and TPU_WORKER_HOSTNAMES
 
     def __init__(
         self,
@@ -46,7 +56,7 @@ class PodTemplate:
         name: str = "",
         hosts_hint: int | None = None,
         owned_scheduling: bool = False,
-        worker_env: bool = True,
+        told_by: str = GKE,
     ) -> None:
         self.path = path
         self.view = view
@@ -54,7 +64,7 @@ class PodTemplate:
         self.name = name
         self.hosts_hint = hosts_hint
         self.owned_scheduling = owned_scheduling
-        self.worker_env = worker_env
+        self.told_by = told_by
         self.annotations = annotations_of(view.metadata)
         self.spec = view.spec or NO_SPEC
         self.containers = containers_of(view.spec)

@@ -415,10 +415,16 @@ def slice_of(rules: Tpu, shape: Shape, per_host: int) -> Slice:
         chips_per_host_bounds=topology.bounds(topology.HOST_BOUNDS[per_host]),
         host_bounds=topology.bounds(grid),
         wrap=topology.wraps(shape, rules.wrap),
+        resilient=_resilient(rules, shape),
         ports=tuple(range(FIRST_PORT, FIRST_PORT + per_host * rules.ports_per_chip)),
         multislice=rules.multislice,
         divisible=rules.divisible,
     )
+
+
+def _resilient(rules: Tpu, shape: Shape) -> bool:
+    """Only whole cubes have links to spare."""
+    return rules.ici_resiliency and rules.cubes is not None and min(shape) >= rules.cubes.edge
 
 
 def _labels(rules: Tpu, figures: Slice) -> Selector:

@@ -12,8 +12,8 @@ from typing import Final, final
 
 from webhook.core import slices
 from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
-from webhook.core.messages import Denied, quoted
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names
+from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Slices, Worker, own_topology
 from webhook.core.rules.environment import JOBSET_NAME
@@ -132,8 +132,12 @@ def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
 
 
 def _slices(jobset: schema.JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
-    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name."""
-    first, counts = domain[0].job, (slices.field(number), slices.field(index))
+    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name.
+
+    Slice 0 is the first Job that there is: a member can have `replicas: 0`.
+    """
+    first = next(member.job for member in domain if member.job.jobs)
+    counts = (slices.field(number), slices.field(index))
     own = (jobset.spec or NO_SPEC).coordinator
     if own is not None and own.replicatedJob == first.name and not own.jobIndex and not own.podIndex:
         return Slices(*counts, coordinator_path=slices.field(slices.COORDINATOR))
@@ -162,6 +166,23 @@ def _groups(jobset: schema.JobSet, targets: Targets) -> Iterator[Edit]:
             for member in domain:
                 if member.job.group != name:
                     yield Put(("spec", "replicatedJobs", member.index, "groupName"), name)
+
+
+SUFFIX: Final = "xxxxx"
+"""What makes the name of a Pod unique. JobSet counts it where it checks the names of hosts.
+
+Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
+"""
+
+
+def _host_names(jobset: schema.JobSet, targets: Targets) -> Iterator[Warn]:
+    """The longest name, where hosts find each other by name."""
+    for target in targets:
+        resolution = target.resolution
+        if not resolution.stored and (resolution.multi_host or resolution.slices is not None):
+            _, job = _job_of(jobset, target)
+            last = (max(job.jobs - 1, 0), resolution.accelerator.hosts - 1)
+            yield from host_names(jobset.metadata, job.name, *last, SUFFIX)
 
 
 def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, context: Context) -> Iterator[Edit]:
@@ -227,12 +248,13 @@ class JobSet(Kind[schema.JobSet]):
                 _check_domain(domain)
                 found = _count(jobset, groups, domain)
                 counted.update((id(m.target), found) for m in domain)
-        worker = Worker(_subdomain(jobset), indexed=True)
+        worker = slices.job_worker(_subdomain(jobset), alone=True)
         return [_facts(target, worker, counted.get(id(target))) for target in targets]
 
     def object_edits(self, jobset: schema.JobSet, targets: Targets, context: Context) -> Findings:
         """Job fields, groups and exclusive placement."""
         yield from _groups(jobset, targets)
+        yield from _host_names(jobset, targets)
         for target in targets:
             if target.resolution.multi_host:
                 index, job = _job_of(jobset, target)
@@ -240,6 +262,7 @@ class JobSet(Kind[schema.JobSet]):
                 spec = (job.template or NO_TEMPLATE).spec
                 yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
                 yield from _placement(jobset, job, target, context)
+                yield from divided_ids(target)
 
     def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
         """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.

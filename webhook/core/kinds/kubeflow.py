@@ -14,11 +14,12 @@ from webhook.core.kinds.kind import (
     inject_key_only,
     unindexed,
     whole_slices,
+    worker_ids,
 )
 from webhook.core.messages import Denied, Warn
 from webhook.core.schema.kubeflow import Role, TrainingJob, TrainingSpec
 from webhook.core.schema.pod import NO_METADATA, Template
-from webhook.core.template import PodTemplate, annotations_of
+from webhook.core.template import NOBODY, PodTemplate, annotations_of
 
 WORKER: Final = "worker"
 LEADS: Final = ("master", "chief")
@@ -69,7 +70,7 @@ class TrainingOperatorJob(Kind[TrainingJob]):
                 continue
             outer = (job.metadata or NO_METADATA) if name.lower() == WORKER else inject_key_only(job.metadata)
             levels = (outer, role.template.metadata or NO_METADATA)
-            yield PodTemplate(("spec", field, name, "template"), role.template, levels, name=name)
+            yield PodTemplate(("spec", field, name, "template"), role.template, levels, name=name, told_by=NOBODY)
 
     def resolve_group(self, _job: TrainingJob, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
@@ -84,9 +85,7 @@ class TrainingOperatorJob(Kind[TrainingJob]):
             )
         if TYPE in annotations_of(job.metadata):
             yield from _without(roles)
-        for hardware in dict.fromkeys(t.resolution.accelerator for t in targets):
-            if hardware.hosts > 1:
-                yield Warn("no-worker-ids", {"type": hardware.name})
+        yield from worker_ids(targets)
         yield from whole_slices(_pods(roles, targets))
 
 

@@ -14,14 +14,14 @@ from webhook.core import annotations, quantity, scheduling
 from webhook.core.catalogue.families import TPU_RESOURCE
 from webhook.core.devices import asked_amounts
 from webhook.core.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, host_names
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import own_topology, stripped_view
 from webhook.core.schema import leaderworkerset as schema
 from webhook.core.schema.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Template
-from webhook.core.template import PodTemplate, annotations_of, containers_of
+from webhook.core.template import LEADER_WORKER_SET, PodTemplate, annotations_of, containers_of
 
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
@@ -202,7 +202,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
                     levels=(lws.metadata or NO_METADATA, template.metadata or NO_METADATA),
                     name=role,
                     hosts_hint=_hosts_hint(lws),
-                    worker_env=False,
+                    told_by=LEADER_WORKER_SET,
                 )
 
     def object_edits(self, lws: schema.LeaderWorkerSet, targets: Targets, context: Context) -> Findings:
@@ -214,6 +214,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
         if any(t.resolution.multi_host for t in targets):
             yield from _sizes(group_of(lws), _slice(leader, worker), holds)
             yield from _placement(lws, targets, holds, context)
+            yield from host_names(lws.metadata, 0, _slice(leader, worker).resolution.accelerator.hosts - 1)
         if holds and any(t.resolution.accelerator.slice is not None for t in targets):
             yield from _leader_id(group_of(lws))
 

@@ -7,7 +7,16 @@ from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
 from webhook.core.messages import Warn
 from webhook.core.resolution import Resolution
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
-from webhook.core.template import PodTemplate, annotations_of, controller_of, labels_of
+from webhook.core.template import (
+    GKE,
+    KUBERAY,
+    LEADER_WORKER_SET,
+    NOBODY,
+    PodTemplate,
+    annotations_of,
+    controller_of,
+    labels_of,
+)
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 OS_LABEL: Final = "kubernetes.io/os"
@@ -25,11 +34,21 @@ def _owned_scheduling(metadata: Metadata) -> bool:
     return (owner.apiVersion, owner.kind) in _SCHEDULING_OWNERS
 
 
+def _told_by(metadata: Metadata) -> str:
+    labels, owner = labels_of(metadata), controller_of(metadata)
+    if labels.leader_worker_set:
+        return LEADER_WORKER_SET
+    if labels.ray_cluster:
+        return KUBERAY
+    return GKE if owner is not None and slices.of_job(owner) else NOBODY
+
+
 def _facts(pod: Template, target: Target) -> Resolution:
     resolution = target.resolution
-    worker = slices.worker_of_pod(pod) if slices.tells_worker(target.template, resolution) else None
     found = slices.of_pod(pod, resolution)
-    return resolution if found is None and worker is None else resolution.with_topology(found, worker)
+    if found is not None:
+        resolution = resolution.with_topology(found, None)
+    return slices.with_worker(target.template, resolution, slices.worker_of_pod(pod, resolution))
 
 
 @final
@@ -44,13 +63,12 @@ class Pod(Kind[Template]):
     def templates(self, pod: Template) -> list[PodTemplate]:
         """The Pod itself."""
         metadata = pod.metadata or NO_METADATA
-        labels = labels_of(metadata)
         template = PodTemplate(
             path=(),
             view=pod,
             levels=(metadata,),
             owned_scheduling=_owned_scheduling(metadata),
-            worker_env=not (labels.leader_worker_set or labels.ray_cluster),
+            told_by=_told_by(metadata),
         )
         return [template]
 

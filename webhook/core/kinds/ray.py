@@ -1,6 +1,6 @@
 """RayCluster, RayJob, RayService: a head and groups of workers, whose resources KubeRay reads from the templates. Pure.
 
-Ids of TPU workers are set by the operator or by a webhook of its own, so no TPU_* is ours.
+Ids of TPU workers are set by the operator or by a webhook of its own, so TPU_WORKER_* are not ours.
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 """
 
@@ -13,7 +13,7 @@ from webhook.core.patch import Path, Put
 from webhook.core.schema import ray as schema
 from webhook.core.schema.pod import NO_METADATA
 from webhook.core.schema.ray import NO_CLUSTER, NO_HEAD, RayClusterSpec, WorkerGroup
-from webhook.core.template import PodTemplate
+from webhook.core.template import KUBERAY, PodTemplate
 
 HEAD: Final = "headGroupSpec"
 V = TypeVar("V", bound=schema.AnyRay)
@@ -46,7 +46,7 @@ class Ray(Kind[V]):
         head = (cluster.headGroupSpec or NO_HEAD).template
         if head is not None:
             levels = (inject_key_only(ray.metadata), head.metadata or NO_METADATA)
-            yield PodTemplate((*path, HEAD, "template"), head, levels, name=HEAD, worker_env=False)
+            yield PodTemplate((*path, HEAD, "template"), head, levels, name=HEAD, told_by=KUBERAY)
         for index, group in groups_of(cluster):
             if group.template is not None:
                 yield PodTemplate(
@@ -55,7 +55,7 @@ class Ray(Kind[V]):
                     levels=(ray.metadata or NO_METADATA, group.template.metadata or NO_METADATA),
                     name=f"worker group {quoted(group.groupName or index)}",
                     hosts_hint=group.numOfHosts if group.numOfHosts and group.numOfHosts > 1 else None,
-                    worker_env=False,
+                    told_by=KUBERAY,
                 )
 
     def object_edits(self, ray: V, targets: Targets, _context: Context) -> Findings:

@@ -100,6 +100,8 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     """Value of the node label cloud.google.com/gke-tpu-accelerator."""
     single_host_label: str = ""
     """That label's value where a slice is one machine, if it differs."""
+    ici_resiliency: bool = False
+    """Slices of whole cubes go on after a broken link between chips: ENABLE_ICI_RESILIENCY."""
     ports_per_chip: int = 1
     """Runtime metrics ports of one chip."""
     multislice: bool = True

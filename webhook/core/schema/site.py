@@ -45,6 +45,10 @@ class TpuSettings(_Settings, frozen=True, kw_only=True):
     environment: Literal["megascale", "full"] = "megascale"
     """`megascale`: only MEGASCALE_* variables, since GKE's device plugin and webhook set the others. `full`: also
     TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY and the rest, for clusters without those two."""
+    avoid_metadata_server: bool = True
+    """With `full`, a slice that is a job by itself is told so (MEGASCALE_NUM_SLICES 1, MEGASCALE_SLICE_ID 0, and no
+    coordinator): JAX asks a metadata server for what it finds unset. JAX before 0.6 takes the empty coordinator for
+    an address: set this to false there, and give JAX the coordinator's address yourself."""
     legacy_nodes: bool = False
     """v3 types mean the old TPU Node resource (`cloud-tpus.google.com/v3`) instead of `google.com/tpu`."""
     legacy_version: str = ""
