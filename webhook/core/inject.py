@@ -8,15 +8,16 @@ The webhook and `accel inject` share it, so that both say the same of the same o
 4. the object's own fields.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from webhook.core import annotations, limits
-from webhook.core.annotations import INJECT, NONE, TYPE, TemplateAnnotations, read_annotations
+from webhook.core.annotations import INJECT, INJECTED, NONE, TOPOLOGY, TYPE, TemplateAnnotations, read_annotations
 from webhook.core.kinds.kind import Context, Kind, Target, Targets
+from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
-from webhook.core.patch import Edit, Path, Remove, Section, within
+from webhook.core.patch import Edit, Path, Remove, Section, at, within
 from webhook.core.resolution import resolve
 from webhook.core.rules.detect import detected
 from webhook.core.rules.rules import RULES
@@ -112,6 +113,11 @@ class _Read:
             size = f"more than {limits.ANSWER:,} characters of annotations"
             raise limits.too_large("the injection", size, f"{limits.ANSWER:,}")
 
+    def add_shadowed(self, warning: Warn | None) -> None:
+        """Each object says it once: of the first template."""
+        if warning is not None:
+            self._vain.setdefault(TYPE, warning)
+
     def warnings(self) -> list[Warn]:
         """Of keys that nobody reads, then of those that say nothing here."""
         if not self._unknown and not self._vain:
@@ -129,6 +135,8 @@ def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:
         target = _target(template, said, context)
         if target is not None:
             read.add_target(target)
+            if context.created and not context.stored:
+                read.add_shadowed(_shadowed(obj, target, said, context))
         elif context.site.detect and said.off is None and not said.typed:
             read.unasked.append(template)
     return read
@@ -145,6 +153,40 @@ def _target(template: PodTemplate, said: TemplateAnnotations, context: Context) 
         return Target(template, resolve(asked, template, context.namespace, context.site, context.stored))
     except Denied as denied:
         raise denied.within(template.name) from None
+
+
+def _shadowed(obj: Any, target: Target, said: TemplateAnnotations, context: Context) -> Warn | None:
+    """The type of an earlier injection stands on the template, and the user has changed the one further out since.
+
+    The nearest wins all the same: it may be an override, which it is for certain where the user's file has it.
+    """
+    near, *outer = reversed(said.levels)
+    if near.get(INJECTED) != target.resolution.accelerator.name or TYPE not in near:
+        return None
+    for distance, level in enumerate(outer, 1):
+        if TYPE not in level:
+            continue
+        if _same_type(level, near, target, context) or _in_file(obj, target.template.path):
+            return None
+        place = "metadata" if distance == len(outer) else "the Job template"
+        facts = {"where": target.template.name or "the pod template", "near": near[TYPE][:32], "place": place}
+        return Warn("type-shadowed", {**facts, "outer": level[TYPE][:32]})
+    return None
+
+
+def _same_type(outer: Mapping[str, str], near: Mapping[str, str], target: Target, context: Context) -> bool:
+    try:
+        topology = outer.get(TOPOLOGY) or near.get(TOPOLOGY)
+        meant = context.site.catalogue.resolve(outer[TYPE].strip(), topology)
+    except Denied:
+        return False
+    return meant.name == target.resolution.accelerator.name
+
+
+def _in_file(obj: Any, path: Path) -> bool:
+    """Whether the file that kubectl applied has a type on the template at `path`."""
+    file = last_applied(annotations_of(obj.metadata).get(LAST_APPLIED))
+    return at(file, (*path, "metadata", "annotations", TYPE)) is not None
 
 
 def _check_reach(obj: Any, template: PodTemplate, said: TemplateAnnotations) -> None:

@@ -31,9 +31,10 @@ DENIALS: Final[dict[str, str]] = {
     "ambiguous-type": "accel.io/type: {value} matches several accelerators\nchoose one of: {choices}",
     # topology
     "no-default-topology": "accel.io/type: {value} has no default topology\nset accel.io/topology to one of: {shapes}",
-    "bad-topology": "{where}: {value} is not a topology of this generation\nvalid: {dimensions} sizes, such as {example}",
+    "bad-topology": "{where}: {value} is not a topology of this generation\n"
+    "valid: {dimensions} sizes, such as {example}",
     "impossible-topology": "{where}: {value} does not exist on {generation}\nnearest: {shapes}",
-    "topology-mismatch": "accel.io/topology: {value} has {chips} chips, but the type has {wanted}\nvalid: {shapes}",
+    "topology-mismatch": "{where}: {value} has {chips} chips, but the type has {wanted}\nvalid: {shapes}",
     "topology-without-tpu": "accel.io/topology: {value}, but {type} has no topology\nvalid: leave it out",
     # annotations
     "bad-value": "{where}: {value} is not valid\nvalid: {valid}",
@@ -79,9 +80,10 @@ DENIALS: Final[dict[str, str]] = {
     "no-stable-index": "{where}: {value} has {hosts} hosts, but the Pods of a {kind} have no stable index\n"
     "valid: a Job, JobSet, LeaderWorkerSet or StatefulSet, or a single-host type",
     "one-pod": "{where}: {value} has {hosts} hosts, but {what} is one Pod\nvalid: a single-host type",
-    "one-for-all-tasks": "{where}: {value} in one task and {other} in another: a Job has only one\ngive all tasks the same value",
+    "one-for-all-tasks": "{where}: {value} in one task and {other} in another: a Job has only one\n"
+    "give all tasks the same value",
     "group-size": "{where}: {value}, but {type} has {hosts} hosts ({leader})\nvalid: {valid}",
-    "leader-alone": "{where}: {value} has {hosts} hosts, but a leader is one Pod and the workers are not part of its slice\n"
+    "leader-alone": "{where}: {value} has {hosts} hosts, but a leader is one Pod and the workers are not in its slice\n"
     "put accel.io/type on the workerTemplate or on the LeaderWorkerSet, or choose a single-host type",
     "mixed-hosts": "{where}: {value}, but the workers of the same slice are {other}\n"
     "give both the same type and topology, or give the leader accel.io/type: none",
@@ -89,7 +91,7 @@ DENIALS: Final[dict[str, str]] = {
     'give all the same type and topology, or a different groupName, or accel.io/multislice: "false"',
     "depends-on-slice": "{where}: {value} must complete first, but both are slices of one job\n"
     'give them different groupNames, or accel.io/multislice: "false"',
-    "uncountable-slices": "{where}: the group {value} has members that are not TPU slices, so slices cannot be counted\n"
+    "uncountable-slices": "{where}: the group {value} has members that are no TPU slices, so they cannot be counted\n"
     'give the TPU replicated jobs a groupName of their own, or accel.io/multislice: "false"',
     "no-hostnames": "spec.network.enableDNSHostnames: false, but the hosts of {value} find each other by name\n"
     "valid: true, or leave it out",
@@ -122,6 +124,7 @@ WARNINGS: Final[dict[str, str]] = {
     "library-path-kept": "container {name}: LD_LIBRARY_PATH is kept (valueFrom or envFrom); it needs {ours}",
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
     "never-injected": "created without injection, which cannot be added now; delete and recreate",
+    "type-shadowed": "{where}: {near} of an earlier injection wins over {outer} in {place}; remove it there",
     "own-devices": "no {resource} added: the Pod asks for {names} itself",
     "claims-unknown": '{resource} added beside claim {names}; if it is the devices: accel.io/count: "0"',
     "zero-replaced": "container {name}: {resource}: 0 is replaced by {count}",

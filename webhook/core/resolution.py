@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-from webhook.core import devices, limit_ranger, scheduling
+from webhook.core import devices, limit_ranger, limits, scheduling
 from webhook.core.annotations import NONE, TypeRequest
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.devices import DeviceContainer
@@ -101,6 +101,7 @@ class Resolution:
     accelerator: Accelerator
     device_containers: tuple[DeviceContainer, ...]
     own: OwnDevices
+    slice_topology: str  # of a slice that is formed for the Pods; else empty
     namespace: str
     site: Site
     scheduling: Scheduling
@@ -114,6 +115,7 @@ class Resolution:
         accelerator: Accelerator,
         device_containers: tuple[DeviceContainer, ...],
         own: OwnDevices,
+        slice_topology: str,
         namespace: str,
         site: Site,
         scheduling: Scheduling,
@@ -126,12 +128,18 @@ class Resolution:
         self.accelerator = accelerator
         self.device_containers = device_containers
         self.own = own
+        self.slice_topology = slice_topology
         self.namespace = namespace
         self.site = site
         self.scheduling = scheduling
         self.slices = slices
         self.worker = worker
         self.stored = stored
+
+    @property
+    def formed(self) -> bool:
+        """Whether a slice is formed for the Pods, which no label of their nodes tells beforehand."""
+        return bool(self.slice_topology)
 
     @property
     def placed_only(self) -> bool:
@@ -155,6 +163,7 @@ class Resolution:
             self.accelerator,
             self.device_containers,
             self.own,
+            self.slice_topology,
             self.namespace,
             self.site,
             self.scheduling,
@@ -176,13 +185,46 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site) -> Acce
         raise Denied(
             "two-types", where=request.where, value=request.type, other=f"accel.io/type is {quoted(request.also)}"
         )
+    formed = slice_topology(request, template, site)
+    if formed and found.slice is not None:
+        found = _formed(request, found, formed, site)
     if not found.per_host_choices or found.slice is None:
         return found
     said = devices.two_hosts(request, found.resource, template.containers)
     for choice in found.per_host_choices:
         if said == choice or (said is None and template.hosts_hint == found.slice.chips // choice):
-            return site.catalogue.resolve(request.type, request.topology, chips_per_host=choice)
+            return site.catalogue.resolve(request.type, request.topology or formed or None, chips_per_host=choice)
     return found
+
+
+def slice_topology(request: TypeRequest, template: PodTemplate, site: Site) -> str:
+    """The topology of a slice that is formed for these Pods alone, by annotation or by a placement; empty where there
+    is none. The nodes have no label of it before the slice is formed, so neither topology nor node pool is ours to
+    choose."""
+    said = template.annotations.get(SLICE_TOPOLOGY)
+    for name in () if said else request.placements:
+        placement = site.config.placements.get(name)
+        said = said or (placement.annotations.get(SLICE_TOPOLOGY) if placement is not None else None)
+    return said or ""
+
+
+def _formed(request: TypeRequest, found: Accelerator, formed: str, site: Site) -> Accelerator:
+    """The type in the topology that the slice is to have; raises `Denied` where it has another number of chips."""
+    assert found.slice is not None
+    limits.check(SLICE_TOPOLOGY, formed, limits.WORD)
+    if request.topology is None:
+        return site.catalogue.resolve(request.type, formed, where=SLICE_TOPOLOGY)
+    if formed == found.slice.topology:
+        return found
+    same, wanted = site.catalogue.resolve(found.name, formed, where=SLICE_TOPOLOGY), found.slice
+    raise Denied(
+        "topology-mismatch",
+        where=SLICE_TOPOLOGY,
+        value=formed,
+        chips=same.slice.chips if same.slice is not None else 0,
+        wanted=f"topology {wanted.topology}",
+        shapes=wanted.topology,
+    )
 
 
 def resolve(
@@ -198,6 +240,7 @@ def resolve(
         hardware,
         devices.device_containers(request, hardware, template, own, keep=stored),
         own,
+        slice_topology(request, template, site),
         namespace,
         site,
         _scheduling(request, hardware, template, namespace, site, stored),
@@ -226,11 +269,6 @@ def _scheduling(
         kueue=scheduling.kueue_managed(labels_of(level) for level in template.levels),
         stored=stored,
     )
-
-
-def own_topology(template: PodTemplate) -> bool:
-    """Whether the template forms its slice itself, so that neither topology nor node pool is ours to choose."""
-    return bool(template.annotations.get(SLICE_TOPOLOGY))
 
 
 def stripped_view(template: Template) -> Template:

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core import annotations, limits
+from webhook.core import annotations
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, TYPE
 from webhook.core.inject import Injection, inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target, with_devices
+from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import (
     Amend,
@@ -37,8 +38,6 @@ from webhook.core.resolution import Resolution, stripped
 from webhook.core.rules.rules import apply_rules
 from webhook.core.template import PodTemplate, annotations_of
 
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-last-applied-configuration"""
 AMOUNTS: Final = ("limits", "requests", "f:limits", "f:requests")
 KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
 """The keys that say which hardware, how many and how."""
@@ -84,7 +83,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
     try:
         stale = list(_stale(kind, new, before, context))
         base = view(kind, without(new, stale))
-        injection = inject(kind, base, context)
+        injection = inject(kind, base, replace(context, created=False))
     except Denied as denied:
         if _understood(kind, before, context):
             raise
@@ -358,13 +357,7 @@ def _managers(new: Any, operation: str) -> Iterator[Any]:
 
 
 def _last_applied(new: Any) -> Any:
-    """What kubectl's client-side apply sent last; None where that is not known."""
-    text = at(new, ("metadata", "annotations", LAST_APPLIED))
-    try:
-        # A longer one is no annotation that an API server stores.
-        return msgspec.json.decode(text) if isinstance(text, str) and len(text) <= limits.LIST else None
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    return last_applied(at(new, ("metadata", "annotations", LAST_APPLIED)))
 
 
 def _covers(fields: Any, obj: Any, path: Path) -> bool:

@@ -111,15 +111,22 @@ class Catalogue:
             legacy_version=legacy_version,
         )
 
-    def resolve(self, name: str, topology: str | None = None, chips_per_host: int | None = None) -> Accelerator:
+    def resolve(
+        self,
+        name: str,
+        topology: str | None = None,
+        chips_per_host: int | None = None,
+        where: str = tpu.TOPOLOGY,
+    ) -> Accelerator:
         """The accelerator that `name` means; raises `Denied` with what would be valid.
 
-        `chips_per_host` picks among `per_host_choices`; anything else is the type's own first choice.
+        `chips_per_host` picks among `per_host_choices`; anything else is the type's own first choice. `where` the
+        topology stands is only for the denial.
         """
         key = (name, topology, chips_per_host)
         found = self._resolved.get(key)
         if found is None:
-            found = self._resolve(name, topology, chips_per_host)
+            found = self._resolve(name, topology, chips_per_host, where)
             if len(self._resolved) >= REMEMBERED:
                 self._resolved.clear()
             self._resolved[key] = found
@@ -175,11 +182,11 @@ class Catalogue:
         if isinstance(entry, Model):
             yield from (f"{entry.name}{PART}{profile}" for profile in entry.mig)
 
-    def _resolve(self, name: str, asked: str | None, chips_per_host: int | None) -> Accelerator:
+    def _resolve(self, name: str, asked: str | None, chips_per_host: int | None, where: str) -> Accelerator:
         known = self._rules(name)
         if known is not None:
             rules, size = known
-            return self._slice(rules, tpu.wanted_shape(rules, size, name, asked), chips_per_host)
+            return self._slice(rules, tpu.wanted_shape(rules, size, name, asked, where), chips_per_host)
         found = self._device(name)
         if asked is not None:
             raise Denied("topology-without-tpu", value=asked, type=found.name)

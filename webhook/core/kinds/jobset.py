@@ -15,8 +15,9 @@ from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import Slices, Worker, own_topology
+from webhook.core.resolution import Slices, Worker
 from webhook.core.rules.environment import JOBSET_NAME
+from webhook.core.rules.nodes import pinned
 from webhook.core.schema import jobset as schema
 from webhook.core.schema.job import NO_TEMPLATE, JobSpec
 from webhook.core.schema.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
@@ -199,13 +200,14 @@ def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, contex
         return
     if exclusive or not context.site.config.exclusive_placement or context.site.config.platform != "gke":
         return
-    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target.template):
+    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target):
         yield Put((*path, "annotations", EXCLUSIVE), NODE_POOL)
 
 
-def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, template: PodTemplate) -> bool:
+def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, target: Target) -> bool:
     """Whether the user already said where slices go."""
-    if own_topology(template) or NODE_POOL in (template.spec.nodeSelector or {}):
+    template = target.template
+    if target.resolution.formed or pinned(template, NODE_POOL):
         return True
     everywhere = [annotations_of(m) for m in (jobset.metadata, own, template.view.metadata)]
     return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))

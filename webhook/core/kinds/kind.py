@@ -46,12 +46,16 @@ class Context:
     site: Site
     offline: bool  # no Pod admission follows: everything must be in the manifest
     stored: bool  # an update of an object whose values are kept, whatever today's rules would say
+    created: bool  # a new object, or a file: whatever injection wrote into it, it wrote into a copy of the user's
 
-    def __init__(self, namespace: str, site: Site, *, offline: bool = False, stored: bool = False) -> None:
+    def __init__(
+        self, namespace: str, site: Site, *, offline: bool = False, stored: bool = False, created: bool = True
+    ) -> None:
         self.namespace = namespace
         self.site = site
         self.offline = offline
         self.stored = stored
+        self.created = created
 
 
 LONGEST_HOST_NAME: Final = 63

@@ -17,7 +17,8 @@ from webhook.core.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, host_names
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import own_topology, stripped_view
+from webhook.core.resolution import stripped_view
+from webhook.core.rules.nodes import pinned
 from webhook.core.schema import leaderworkerset as schema
 from webhook.core.schema.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Template
@@ -157,10 +158,7 @@ def _placement_chosen(lws: schema.LeaderWorkerSet, targets: Targets) -> bool:
     everywhere = [own, *(target.template.annotations for target in targets)]
     if any(a.get(key) for a in everywhere for key in KUEUE_TOPOLOGY):
         return True
-    return any(
-        t.resolution.scheduling.volcano or own_topology(t.template) or NODE_POOL in (t.template.spec.nodeSelector or {})
-        for t in targets
-    )
+    return any(t.resolution.scheduling.volcano or t.resolution.formed or pinned(t.template, NODE_POOL) for t in targets)
 
 
 def _schedulers(lws: schema.LeaderWorkerSet, leader: Target | None, worker: Target | None) -> Iterator[Edit]:
