@@ -10,6 +10,7 @@ from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.messages import Denied, quoted
 from webhook.core.own_devices import OwnDevices
 from webhook.core.schema.pod import Container
+from webhook.core.sidecars import ARGO, ARGO_WAIT, PRIMARY, SIDECARS
 from webhook.core.template import Placed, PodTemplate
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
@@ -112,12 +113,16 @@ def _unnamed(request: TypeRequest, template: PodTemplate, asking: Collection[tup
     ordinary = [p for p in template.containers if p[0] == "containers"]
     if not ordinary:
         raise Denied("no-containers", value=request.type)
-    default = template.annotations.get(DEFAULT_CONTAINER)
-    if default:
-        for candidate in ordinary:
-            if candidate[2].name == default:
-                return [candidate]
-    return ordinary[:1]
+    for default in (template.annotations.get(DEFAULT_CONTAINER), template.annotations.get(PRIMARY)):
+        if default:
+            for candidate in ordinary:
+                if candidate[2].name == default:
+                    return [candidate]
+    return [next((p for p in ordinary if not _is_sidecar(template, p[2])), ordinary[0])]
+
+
+def _is_sidecar(template: PodTemplate, container: Container) -> bool:
+    return container.name in SIDECARS or (container.name == ARGO_WAIT and ARGO in template.annotations)
 
 
 def _named(names: Sequence[str], placed: Sequence[Placed]) -> list[Placed]:

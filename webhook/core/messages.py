@@ -114,7 +114,6 @@ WARNINGS: Final[dict[str, str]] = {
     "replicas-not-slices": "{replicas} replicas are not a whole number of {type} slices ({hosts} hosts each)",
     "tpu-scheduler-kept": "schedulerName {name} is kept; it must place TPU Pods without waiting for the others",
     "gang-off": "minAvailable is 0: TPU Pods start as nodes become available, without Volcano's gang scheduling",
-    "role-without": "{role} gets no devices: the object's accel.io/type is for workers only; put it on {role} too",
     "no-worker-ids": "nothing sets {variables} here: the Pods of {type} must do it",
     "leader-no-pool": "the leader has no TPUs, so nothing keeps a slice's workers in one node pool",
     "not-parallel": "podManagementPolicy is not Parallel: the hosts of {type} would wait for each other",

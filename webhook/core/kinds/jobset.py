@@ -6,13 +6,13 @@ Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/j
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
 from webhook.core import slices
 from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names, inject_key_only
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Slices, Worker
@@ -23,7 +23,7 @@ from webhook.core.schema.job import NO_TEMPLATE, JobSpec
 from webhook.core.schema.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
 from webhook.core.schema.pod import NO_SPEC as NO_POD_SPEC
-from webhook.core.template import PodTemplate, annotations_of
+from webhook.core.template import PodTemplate, annotations_of, controller_of, labels_of
 
 OUR_GROUP: Final = "accel-tpu"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -213,6 +213,31 @@ def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, target: Targe
     return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))
 
 
+TRAINER: Final = "trainer"
+NODE: Final = "node"
+"""Kubeflow Trainer's words for the step that trains, and for the job of MPI's nodes, which has no step.
+
+Source: https://github.com/kubeflow/trainer/blob/master/pkg/constants/constants.go
+"""
+
+PATHWAYS_HEAD: Final = "pathways-head"
+"""It gets the PathwaysJob's annotations as the workers do, and coordinates without chips.
+
+Source: https://github.com/google/pathways-job/blob/main/internal/controller/pathwaysjob_controller.go
+"""
+
+
+def _works(jobset: schema.JobSet) -> Callable[[ReplicatedJob], bool]:
+    """Whether what the JobSet says is meant for a replicated job: not for the helpers that a controller puts beside."""
+    owner = controller_of(jobset.metadata)
+    if owner is not None and owner.kind == "PathwaysJob":
+        return lambda job: job.name != PATHWAYS_HEAD
+    steps = [labels_of((job.template or NO_TEMPLATE).metadata).trainer_step for job in replicated_jobs(jobset)]
+    if TRAINER not in steps:
+        return lambda _job: True
+    return lambda job: job.name == NODE or labels_of((job.template or NO_TEMPLATE).metadata).trainer_step == TRAINER
+
+
 @final
 class JobSet(Kind[schema.JobSet]):
     """A JobSet."""
@@ -226,16 +251,18 @@ class JobSet(Kind[schema.JobSet]):
 
     def templates(self, jobset: schema.JobSet) -> Iterator[PodTemplate]:
         """The pod template of each replicated job."""
-        outermost = jobset.metadata or NO_METADATA
+        outer, beside = jobset.metadata or NO_METADATA, inject_key_only(jobset.metadata)
+        works = _works(jobset)
         for index, job in enumerate(replicated_jobs(jobset)):
             made = job.template or NO_TEMPLATE
             if made.spec is None or made.spec.template is None:
                 continue
             template = made.spec.template
+            above = (outer, made.metadata or NO_METADATA) if works(job) else (beside, inject_key_only(made.metadata))
             yield PodTemplate(
                 path=("spec", "replicatedJobs", index, "template", "spec", "template"),
                 view=template,
-                levels=(outermost, made.metadata or NO_METADATA, template.metadata or NO_METADATA),
+                levels=(*above, template.metadata or NO_METADATA),
                 name=f"replicatedJob {quoted(job.name)}",
                 hosts_hint=hosts_hint(made.spec),
             )

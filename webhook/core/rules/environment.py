@@ -159,7 +159,7 @@ def network(template: PodTemplate, resolution: Resolution) -> Found:
     spec = template.spec
     if (
         spec.hostNetwork
-        and resolution.multi_host
+        and (resolution.multi_host or resolution.slices is not None)
         and resolution.accelerator.slice is not None
         and spec.dnsPolicy in (None, "", "ClusterFirst")
     ):

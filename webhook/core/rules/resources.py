@@ -11,6 +11,7 @@ from webhook.core.patch import Edit, Put, Remove
 from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Found, Rule, container_path
 from webhook.core.schema.pod import Container
+from webhook.core.sidecars import PRIMARY
 from webhook.core.template import PodTemplate
 
 
@@ -149,9 +150,11 @@ def _choice(template: PodTemplate, resolution: Resolution) -> str:
         return "accel.io/container names it" if not request.placeholders else "the container that has the limit"
     if any(asked_amounts(h.container, resource) for h in resolution.device_containers):
         return "the container that asks for it"
-    if template.annotations.get(DEFAULT_CONTAINER) == resolution.device_containers[0].container.name:
-        return "the default container"
-    return "the first container"
+    chosen = resolution.device_containers[0]
+    for key in (DEFAULT_CONTAINER, PRIMARY):
+        if template.annotations.get(key) == chosen.container.name:
+            return f"the annotation {key} names it"
+    return "the first container" + (" that is no known sidecar" if chosen.index else "")
 
 
 def _why_not(_template: PodTemplate, resolution: Resolution) -> str:

@@ -41,6 +41,7 @@ class Labels(View, frozen=True, gc=False):
     leader_worker_set: Value | None = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default=None)
     ray_cluster: Value | None = msgspec.field(name="ray.io/cluster", default=None)
     whole_node: Value | None = msgspec.field(name="accel.io/whole-node", default=None)
+    trainer_step: Value | None = msgspec.field(name="trainer.kubeflow.org/trainjob-ancestor-step", default=None)
     pod_index: Value | None = msgspec.field(name="apps.kubernetes.io/pod-index", default=None)
 
     def get(self, key: object) -> str | None:
