@@ -25,7 +25,7 @@ def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[As
     namespace, name = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
     try:
         obj = view(workload, raw)
-        if workload.skipped(obj) is not None:
+        if workload.skipped(obj, site) is not None:
             return
         for target in targets_of(workload, obj, Context(namespace, site)):
             yield _asked(workload, namespace, name, target)

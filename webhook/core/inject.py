@@ -8,7 +8,7 @@ The webhook and `accel inject` share it, so that both say the same of the same o
 4. the object's own fields.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
@@ -50,16 +50,31 @@ class Injection:
         return [edit for section in self.sections for edit in within(section.path, section.edits)]
 
 
+def refused(denied: Denied) -> Injection:
+    """An object that passes although it would be denied, since it is there anyway: left as it is, with a warning."""
+    return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
+
+
 def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     """The edits that give every pod template of `obj` what it asks for; raises `Denied`."""
-    code = kind.skipped(obj)
+    try:
+        return _injected(kind, obj, context)
+    except Denied as denied:
+        if kind.judged_before(obj):
+            return refused(denied)
+        raise
+
+
+def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
+    code = kind.skipped(obj, context.site)
     if code is not None:
-        return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, context, code)))
+        return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)
     targets = kind.resolve_group(obj, read.targets, context)
     collected = _Collected(read.warnings())
     for target in (*targets, *read.placed):
         collected.add_template(target)
+        collected.warnings += _unused_multislice(kind, obj, target)
     collected.add_object(kind.object_edits(obj, targets, context))
     names = [target.resolution.accelerator.name for target in (*targets, *read.placed)]
     for template in read.unasked:
@@ -260,18 +275,20 @@ def _too_many() -> Denied:
     return limits.too_large("the injection", "too many changes", f"{limits.EDITS:,}")
 
 
-def _why_skipped(kind: Kind[Any], obj: Any, context: Context, code: str) -> Iterator[Warn]:
+def _why_skipped(kind: Kind[Any], obj: Any, code: str) -> Iterator[Warn]:
     """What the user should hear of an object that asked and is left alone."""
     levels = [level for template in kind.templates(obj) for level in template.levels]
     if code in LEFT_ALONE and any(annotations_of(level).get(TYPE) is not None for level in levels):
         yield Warn("skipped", {"why": LEFT_ALONE[code]})
-    if code == "foreign-owner":
-        yield from _foreign(obj, _read(kind, obj, context).targets)
 
 
-def _foreign(obj: Any, targets: Sequence[Target]) -> Iterator[Warn]:
-    owner = controller_of(obj.metadata)
-    for hardware in (target.resolution.accelerator for target in targets):
-        if owner is not None and hardware.hosts > 1:
-            facts = {"kind": owner.kind[:32], "type": hardware.name, "hosts": hardware.hosts}
-            yield Warn("foreign-job", facts)
+def _unused_multislice(kind: Kind[Any], obj: Any, target: Target) -> list[Warn]:
+    """A Pod that somebody controls has the word from its workload, which was told."""
+    hardware = target.resolution.accelerator
+    if target.resolution.request.multislice is not True or (
+        not target.template.path and controller_of(obj.metadata) is not None
+    ):
+        return []
+    if hardware.slice is None or not hardware.slice.multislice:
+        return [Warn("multislice-unused", {"why": f"{hardware.name} has no multislice"})]
+    return [] if kind.counts_slices else [Warn("multislice-unused", {"why": f"a {kind.kind} counts no slices"})]

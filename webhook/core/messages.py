@@ -78,7 +78,7 @@ DENIALS: Final[dict[str, str]] = {
     "needs-service": "{where} is not set, and {type} needs its {hosts} hosts to find each other\n"
     "create a headless Service (clusterIP: None, selector {selector}) and set subdomain to its name",
     "no-stable-index": "{where}: {value} has {hosts} hosts, but the Pods of a {kind} have no stable index\n"
-    "valid: a Job, JobSet, LeaderWorkerSet or StatefulSet, or a single-host type",
+    "valid: an Indexed Job, JobSet, LeaderWorkerSet or StatefulSet, or a single-host type",
     "one-pod": "{where}: {value} has {hosts} hosts, but {what} is one Pod\nvalid: a single-host type",
     "one-for-all-tasks": "{where}: {value} in one task and {other} in another: a Job has only one\n"
     "give all tasks the same value",
@@ -110,7 +110,6 @@ WARNINGS: Final[dict[str, str]] = {
     "scheduler-kueue": "managed by Kueue: accel.io/scheduler {wanted} has no effect",
     "queue-unused": "accel.io/queue has no effect without the volcano scheduler",
     "no-subdomain": "no subdomain: the hosts of {type} need a headless Service to find each other",
-    "foreign-job": "controlled by a {kind}: left alone; {type} needs {hosts} Indexed Pods",
     "replicas-not-slices": "{replicas} replicas are not a whole number of {type} slices ({hosts} hosts each)",
     "tpu-scheduler-kept": "schedulerName {name} is kept; it must place TPU Pods without waiting for the others",
     "gang-off": "minAvailable is 0: TPU Pods start as nodes become available, without Volcano's gang scheduling",
@@ -123,6 +122,9 @@ WARNINGS: Final[dict[str, str]] = {
     "library-path-kept": "container {name}: LD_LIBRARY_PATH is kept (valueFrom or envFrom); it needs {ours}",
     "old-kept": "{what} cannot change: the stored value is kept; delete and recreate",
     "never-injected": "created without injection, which cannot be added now; delete and recreate",
+    "multislice-unused": "accel.io/multislice has no effect: {why}",
+    "replicas-are-slices": "{name}: {replicas} replicas are {replicas} slices of {hosts} hosts; one slice: replicas: 1",
+    "type-kept": "a changed accelerator reaches the templates of a {kind} only when it is created again",
     "type-shadowed": "{where}: {near} of an earlier injection wins over {outer} in {place}; remove it there",
     "own-devices": "no {resource} added: the Pod asks for {names} itself",
     "claims-unknown": '{resource} added beside claim {names}; if it is the devices: accel.io/count: "0"',

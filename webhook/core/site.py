@@ -17,6 +17,16 @@ from webhook.core.schema.site import (
     SchedulerDefault,
 )
 
+CONTROLLERS = (
+    "JobSet.jobset.x-k8s.io",
+    "RayJob.ray.io",
+    "MPIJob.kubeflow.org",
+    "LeaderWorkerSet.leaderworkerset.x-k8s.io",
+    "Pod.",
+)
+"""Kinds that are injected themselves, or whose helpers need nothing: RayJob's submitter, MPIJob's launcher, the
+StatefulSet of a LeaderWorkerSet's group, which its leader's Pod controls."""
+
 
 @final
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Site:
     config: Config
     catalogue: Catalogue
     profiles: tuple[Profile, ...]  # host profiles by name, then the legacy entries by resource
+    controllers: frozenset[str]  # `Kind.group` of those whose Jobs and the like are left to them
     detect: frozenset[str]  # resources that are enough for a profile, with no annotation
 
     @classmethod
@@ -61,7 +72,13 @@ class Site:
         )
         own = (_own(name, config.host_profiles[name]) for name in sorted(config.host_profiles))
         legacy = (_legacy(resource, config.accelerators[resource]) for resource in sorted(config.accelerators))
-        return cls(config, catalogue, (*own, *legacy), frozenset((*config.detect, *config.accelerators)))
+        return cls(
+            config,
+            catalogue,
+            (*own, *legacy),
+            frozenset((*CONTROLLERS, *config.controllers)),
+            frozenset((*config.detect, *config.accelerators)),
+        )
 
     def host_profiles(self, type_name: str, resource: str, mode: str, namespace: str) -> tuple[Profile, ...]:
         """The profiles of a type in a mode and a namespace, by name."""

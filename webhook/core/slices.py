@@ -61,17 +61,29 @@ _OWN_INDEX: Final = field(JOB_OF_REPLICATED_JOB)
 def eligible(resolution: Resolution) -> bool:
     """Whether this template's Jobs can be slices of one job: by hardware, or by the user's word."""
     shape, said = resolution.accelerator.slice, resolution.request.multislice
-    if shape is None or said is False:
+    if shape is None or not shape.multislice or said is False:
         return False
-    return said is True or (shape.multislice and resolution.multi_host)
+    return said is True or resolution.multi_host
+
+
+NO_SLICES: Final = Slices("", "")
+"""Each slice is a job of its own, where GKE's own webhook would make them one: it fills in what a Pod leaves unset."""
+
+
+def split_on_gke(resolution: Resolution) -> bool:
+    """Whether the slices that GKE would count together are to be jobs of their own."""
+    shape, on_gke = resolution.accelerator.slice, resolution.site.config.platform == "gke"
+    return on_gke and shape is not None and shape.multislice and resolution.request.multislice is False
 
 
 def of_pod(pod: Template, resolution: Resolution) -> Slices | None:
     """For a JobSet's Pod: only where all its jobs are of one kind, so that global and own counts agree."""
     have = annotations_of(pod.metadata)
     everything = have.get(JOBS)
-    if not everything or everything in ("0", "1") or not eligible(resolution):
+    if not everything or everything in ("0", "1"):
         return None
+    if not eligible(resolution):
+        return NO_SLICES if split_on_gke(resolution) and resolution.multi_host else None
     if everything != have.get(JOBS_OF_REPLICATED_JOB):
         return None
     return _pod_slices(pod, have)

@@ -94,6 +94,11 @@ def controller_of(metadata: Metadata | None) -> OwnerReference | None:
     return None
 
 
+def kind_of(owner: OwnerReference) -> str:
+    """An owner's kind with its API group, as `kubectl` spells it: `JobSet.jobset.x-k8s.io`, `Pod.`."""
+    return f"{owner.kind}.{owner.apiVersion.rpartition('/')[0]}"
+
+
 def containers_of(spec: PodSpec | None) -> list[Placed]:
     """Every container, where it stands; `spec.containers` first."""
     placed: list[Placed] = []

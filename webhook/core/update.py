@@ -15,7 +15,7 @@ import msgspec
 
 from webhook.core import annotations
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, TYPE
-from webhook.core.inject import Injection, inject, targets_of
+from webhook.core.inject import Injection, inject, refused, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target, with_devices
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
@@ -59,17 +59,36 @@ def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Inject
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
 
 
-def refused(denied: Denied) -> Injection:
-    """An update that cannot be understood, of an object that is stored anyway: left as it is, and told of."""
-    return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
-
-
 def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
     """What the new object would have got and the stored one cannot get any more: said once."""
     differing = [e for e in fresh if not isinstance(e, Remove) and stored(e, old) != e.value]
     if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
         return (Warn("never-injected"),)
     return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
+
+
+def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
+    """An update of an object that injection does not write to again: what is wrong with it is said.
+
+    Raises `Denied` where a word of ours was changed to what CREATE would refuse. Anything else passes with a warning:
+    status, scale, and whatever was stored before we knew better.
+    """
+    if _is_as_it_was(new, old):
+        return Injection()
+    try:
+        before, now = view(kind, old), view(kind, new)
+        changed = _said(kind, before) != _said(kind, now)
+        found = inject(kind, now, replace(context, created=False))
+    except msgspec.ValidationError as error:
+        return refused(Denied("unreadable", where="the object", value=error))
+    except Denied as denied:
+        if changed:
+            raise
+        return refused(denied)
+    if not changed:
+        return Injection(types=found.types)
+    kept = [Warn("type-kept", {"kind": kind.kind})] if kind.patched else []
+    return Injection(warnings=(*kept, *found.warnings), types=found.types)
 
 
 def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
@@ -85,7 +104,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         base = view(kind, without(new, stale))
         injection = inject(kind, base, replace(context, created=False))
     except Denied as denied:
-        if _understood(kind, before, context):
+        if _said(kind, view(kind, new)) != _said(kind, before) and _understood(kind, before, context):
             raise
         return refused(denied)
     return replace(injection, leftovers=tuple(stale), base=base)
@@ -95,6 +114,14 @@ def _is_as_it_was(new: Any, old: Any) -> bool:
     """Whether neither the spec nor a word of ours has changed: somebody else's annotation, a label, a status."""
     said = [annotations.own(_plain_annotations(obj)) for obj in (new, old)]
     return said[0] == said[1] and at(new, ("spec",)) == at(old, ("spec",))
+
+
+def _said(kind: Kind[Any], obj: Any) -> list[Any]:
+    """Every word of ours around the templates, and their placeholders."""
+    words: list[Any] = [annotations.own(annotations_of(obj.metadata))]
+    for template in kind.templates(obj):
+        words += [template.path, *_levels(template), annotations.placeholders(template.containers)]
+    return words
 
 
 def _plain_annotations(obj: Any) -> dict[str, Any]:

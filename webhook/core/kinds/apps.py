@@ -17,6 +17,7 @@ from webhook.core.kinds.kind import (
     Targets,
     host_names,
     inject_key_only,
+    owned,
     unindexed,
     worker_ids,
 )
@@ -25,6 +26,7 @@ from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, NO_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
 from webhook.core.schema.pod import NO_METADATA
+from webhook.core.site import Site
 from webhook.core.template import NOBODY, PodTemplate, controller_of
 
 
@@ -42,9 +44,11 @@ class Checked(Kind[App]):
             levels = (inject_key_only(app.metadata), template.metadata or NO_METADATA)
             yield PodTemplate(("spec", "template"), template, levels, told_by=NOBODY)
 
-    def skipped(self, app: App) -> str | None:
-        """What another object controls was checked there, or its Pods will be injected."""
-        return None if controller_of(app.metadata) is None else "owned"
+    reapply = "judged"
+
+    def skipped(self, app: App, site: Site) -> str | None:
+        """What a controller that we know makes of an object was injected there."""
+        return owned(app.metadata, site)
 
     def resolve_group(self, _app: App, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
@@ -78,6 +82,10 @@ class ReplicaSet(Unindexed):
 
     kind = "ReplicaSet"
     plural = "replicasets"
+
+    def judged_before(self, app: App) -> bool:
+        """A Deployment's: to deny it would stop the roll-out of one that is older than we are."""
+        return controller_of(app.metadata) is not None
 
 
 @final
@@ -136,6 +144,7 @@ class CronJob(Kind[schema.CronJob]):
     plural = "cronjobs"
     view = schema.CronJob
     patched = False
+    reapply = "judged"
 
     def templates(self, cron: schema.CronJob) -> Iterator[PodTemplate]:
         """spec.jobTemplate.spec.template."""

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from webhook.core import scheduling, slices
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names, owned
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Resolution
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
-from webhook.core.template import PodTemplate, annotations_of, controller_of
+from webhook.core.site import Site
+from webhook.core.template import PodTemplate, annotations_of
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 """Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""
@@ -21,9 +22,6 @@ def hosts_hint(spec: JobSpec | None) -> int | None:
     """The number of Pods that the user wrote, where it is more than the API's default."""
     number = spec and (spec.parallelism or spec.completions)
     return number if number and number > 1 else None
-
-
-KNOWN_OWNERS: Final = frozenset({"JobSet", "CronJob"})
 
 
 def with_hosts(target: Target, name: str | None) -> Target:
@@ -124,12 +122,9 @@ class Job(Kind[schema.Job]):
         levels = (job.metadata or NO_METADATA, template.metadata or NO_METADATA)
         return [PodTemplate(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
 
-    def skipped(self, job: schema.Job) -> str | None:
-        """A Job that another object makes was injected there, or its Pods will be."""
-        owner = controller_of(job.metadata)
-        if owner is None or (owner.kind == "CronJob" and owner.apiVersion.startswith("batch/")):
-            return None
-        return "owned" if owner.kind in KNOWN_OWNERS else "foreign-owner"
+    def skipped(self, job: schema.Job, site: Site) -> str | None:
+        """What a controller that we know makes of an object was injected there. Any other's Job is a Job."""
+        return owned(job.metadata, site)
 
     def resolve_group(self, job: schema.Job, targets: Targets, _context: Context) -> Targets:
         """The hosts of a slice find each other through the headless Service that `subdomain` names."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from webhook.core import slices
+from webhook.core.devices import asked_amounts
 from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names, inject_key_only
 from webhook.core.messages import Denied, Warn, quoted
@@ -84,6 +85,14 @@ def _domains(jobset: schema.JobSet, targets: Targets) -> list[list[Member]]:
             member = Member(*_job_of(jobset, target), target)
             domains.setdefault(member.job.group, []).append(member)
     return list(domains.values())
+
+
+def _split(jobset: schema.JobSet, targets: Targets) -> dict[int, Slices]:
+    """The targets whose slices are to be jobs of their own, where there is more than one slice of several hosts."""
+    members = [t for t in targets if t.resolution.multi_host]
+    if sum(_job_of(jobset, t)[1].jobs for t in members) < 2:
+        return {}
+    return {id(t): slices.NO_SLICES for t in members if slices.split_on_gke(t.resolution)}
 
 
 def _groups_of(jobset: schema.JobSet) -> Counter[str]:
@@ -169,6 +178,19 @@ def _groups(jobset: schema.JobSet, targets: Targets) -> Iterator[Edit]:
                     yield Put(("spec", "replicatedJobs", member.index, "groupName"), name)
 
 
+def _replicas_for_hosts(jobset: schema.JobSet, targets: Targets) -> Iterator[Warn]:
+    """A replica is a slice. Who asks for the chips by hand, and has as many replicas as a slice has hosts, thinks that
+    it is a host."""
+    for target in targets:
+        hardware, (_, job) = target.resolution.accelerator, _job_of(jobset, target)
+        spec = (job.template or NO_TEMPLATE).spec or JobSpec()
+        if not job.jobs == hardware.hosts > 1 or spec.parallelism is not None or target.resolution.stored:
+            continue
+        if any(asked_amounts(h.container, hardware.resource) for h in target.resolution.device_containers):
+            facts = {"name": target.template.name, "replicas": job.jobs, "hosts": hardware.hosts}
+            yield Warn("replicas-are-slices", facts)
+
+
 SUFFIX: Final = "xxxxx"
 """What makes the name of a Pod unique. JobSet counts it where it checks the names of hosts.
 
@@ -248,6 +270,7 @@ class JobSet(Kind[schema.JobSet]):
     versions: tuple[str, ...] = ("v1alpha2",)
     view = schema.JobSet
     reapply = "immutable"
+    counts_slices = True
 
     def templates(self, jobset: schema.JobSet) -> Iterator[PodTemplate]:
         """The pod template of each replicated job."""
@@ -277,6 +300,7 @@ class JobSet(Kind[schema.JobSet]):
                 _check_domain(domain)
                 found = _count(jobset, groups, domain)
                 counted.update((id(m.target), found) for m in domain)
+        counted |= _split(jobset, targets)
         worker = slices.job_worker(_subdomain(jobset), alone=True)
         return [_facts(target, worker, counted.get(id(target))) for target in targets]
 
@@ -284,6 +308,7 @@ class JobSet(Kind[schema.JobSet]):
         """Job fields, groups and exclusive placement."""
         yield from _groups(jobset, targets)
         yield from _host_names(jobset, targets)
+        yield from _replicas_for_hosts(jobset, targets)
         for target in targets:
             if target.resolution.multi_host:
                 index, job = _job_of(jobset, target)

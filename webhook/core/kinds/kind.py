@@ -15,7 +15,7 @@ from webhook.core.patch import Edit, Path
 from webhook.core.resolution import Resolution, Worker
 from webhook.core.schema.pod import NO_METADATA, Metadata
 from webhook.core.site import Site
-from webhook.core.template import PodTemplate, annotations_of, labels_of
+from webhook.core.template import PodTemplate, annotations_of, controller_of, kind_of, labels_of
 
 
 @final
@@ -86,7 +86,10 @@ class Kind(Generic[V]):
     patched: bool = True
     """False: only checked at admission, where its Pods are injected."""
     reapply: str = ""
-    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type. Else empty."""
+    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type; "judged" ones are only
+    told what is wrong. Else empty."""
+    counts_slices: bool = False
+    """Whether several slices of it can be one job."""
     hints: tuple[Path, ...] = ()
     """Places outside the templates whose value also says which form of a type is meant."""
 
@@ -99,9 +102,13 @@ class Kind(Generic[V]):
         """Its pod templates, in order."""
         raise NotImplementedError
 
-    def skipped(self, _obj: V) -> str | None:
+    def skipped(self, _obj: V, _site: Site) -> str | None:
         """The reason code why the object is left alone as a whole, or None."""
         return None
+
+    def judged_before(self, _obj: V) -> bool:
+        """Whether what made the object was judged when it came: a denial would only stop it, so it is a warning."""
+        return False
 
     def resolve_group(self, _obj: V, targets: Targets, _context: Context) -> Targets:
         """The targets with what only the whole object knows (slices, worker names); may deny."""
@@ -121,6 +128,12 @@ class Kind(Generic[V]):
         On UPDATE of an immutable kind the stored values are put back, since a second apply loses them with its lists.
         """
         return ()
+
+
+def owned(metadata: Metadata | None, site: Site) -> str | None:
+    """The reason code of an object that its controller, which we know, takes care of."""
+    owner = controller_of(metadata)
+    return "owned" if owner is not None and kind_of(owner) in site.controllers else None
 
 
 def inject_key_only(metadata: Metadata | None) -> Metadata:

@@ -81,6 +81,7 @@ class TrainingOperatorJob(Kind[TrainingJob]):
 
     group = "kubeflow.org"
     view = TrainingJob
+    reapply = "judged"
 
     def templates(self, job: TrainingJob) -> Iterator[PodTemplate]:
         """Each role's template. The object's own metadata is for the roles that train."""

@@ -222,7 +222,9 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
         templates = {
             role: stripped_view(template) for role in (LEADER, WORKER) if (template := getattr(group, role)) is not None
         }
-        return schema.LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=None, **templates)))
+        # With subgroups the size is never ours.
+        size = None if group.subGroupPolicy is None else group.size
+        return schema.LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=size, **templates)))
 
 
 LEADERWORKERSET: Final = LeaderWorkerSet()

@@ -7,9 +7,10 @@ Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 from collections.abc import Iterator
 from typing import Final, TypeVar, final
 
-from webhook.core.kinds.kind import Context, Findings, Kind, Targets, check_reach, inject_key_only
-from webhook.core.messages import Denied, quoted
-from webhook.core.patch import Path, Put
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, check_reach, inject_key_only
+from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.patch import Append, Edit, Path, Put
+from webhook.core.rules.rule import container_path
 from webhook.core.schema import ray as schema
 from webhook.core.schema.pod import NO_METADATA
 from webhook.core.schema.ray import NO_CLUSTER, NO_HEAD, RayClusterSpec, WorkerGroup
@@ -35,10 +36,32 @@ def groups_of(cluster: RayClusterSpec) -> Iterator[tuple[int, WorkerGroup]]:
             yield index, group
 
 
+SLICES: Final = "MEGASCALE_NUM_SLICES"
+
+
+def _slices(target: Target, group: WorkerGroup) -> Iterator[Edit | Warn]:
+    """How many replicas of a group are slices of one job; KubeRay's TPU webhook fills in the rest.
+
+    Source: https://github.com/ai-on-gke/kuberay-tpu-webhook/blob/main/main.go
+    """
+    shape, number = target.resolution.accelerator.slice, group.replicas or 0
+    if target.resolution.request.multislice is not True or shape is None or not shape.multislice:
+        return
+    if number < 2:
+        yield Warn("multislice-unused", {"why": f"{target.template.name} has no two replicas"})
+        return
+    for device_container in target.resolution.device_containers:
+        if not any(e is not None and e.name == SLICES for e in device_container.container.env or ()):
+            path = (*target.template.path, *container_path(device_container), "env")
+            yield Append(path, {"name": SLICES, "value": str(number)}, key=("name",))
+
+
 class Ray(Kind[V]):
     """What the three kinds have in common: a cluster."""
 
     group = "ray.io"
+    reapply = "judged"
+    counts_slices = True
 
     def templates(self, ray: V) -> Iterator[PodTemplate]:
         """The head, which hears only its own template, and each worker group."""
@@ -66,6 +89,8 @@ class Ray(Kind[V]):
             check_reach(ray.metadata, (*path, HEAD, "template"))
         for target in targets:
             hardware, index = target.resolution.accelerator, target.template.path[-2]
+            if isinstance(index, int):
+                yield from _slices(target, groups[index])
             if hardware.hosts == 1:
                 continue
             if not isinstance(index, int):

@@ -63,10 +63,12 @@ def _megascale(resolution: Resolution, have: set[str]) -> list[Env]:
     Source: https://github.com/jax-ml/jax/blob/main/jax/_src/clusters/cloud_tpu_cluster.py
     """
     counted = resolution.slices
+    if counted is slices.NO_SLICES and not _is_told_one(resolution):
+        return [_value(name, "") for name in (*MEGASCALE, "MEGASCALE_PORT")]
     if not have.isdisjoint(MEGASCALE):
         return []
     number, index, coordinator = MEGASCALE
-    if counted is None:
+    if counted is None or counted is slices.NO_SLICES:
         return [_value(number, "1"), _value(index, "0"), _value(coordinator, "")] if _is_told_one(resolution) else []
     ours = [_field(number, counted.number), _field(index, counted.index)]
     if counted.coordinator_path:
@@ -131,7 +133,7 @@ def _worker(resolution: Resolution, worker: Worker, process: int, have: set[str]
     if hosts > 1 and (not worker.index or worker.subdomain is None):
         return
     yield from _addresses(worker, hosts, process, processes, have)
-    if processes > 1 and resolution.slices is not None:
+    if processes > 1 and resolution.slices is not None and resolution.slices is not slices.NO_SLICES:
         yield _value("MEGASCALE_PORT", str(MEGASCALE_PORT + process))
 
 
@@ -169,7 +171,9 @@ def network(template: PodTemplate, resolution: Resolution) -> Found:
 
 def _why(template: PodTemplate, resolution: Resolution) -> str:
     reasons = []
-    if resolution.slices is not None:
+    if resolution.slices is slices.NO_SLICES:
+        reasons.append("accel.io/multislice: false; GKE would fill in what is unset")
+    elif resolution.slices is not None:
         reasons.append("several slices form one job")
     if resolution.full:
         reasons.append(FULL if _told(resolution) else _place(template, resolution, FULL))

@@ -284,6 +284,9 @@ class Config(_Settings, frozen=True, kw_only=True):
     """Default for `accel.io/shm`: false, true, or a size such as 64Gi."""
     schedulers: Schedulers = Schedulers()
     """Scheduler overrides."""
+    controllers: tuple[str, ...] = ()
+    """Kinds (`Kind.group`) that make Jobs, StatefulSets and the like which are not to be injected themselves, in
+    addition to those that are known: JobSet, RayJob, MPIJob, LeaderWorkerSet."""
     claims: Claims = Claims()
     """Claims."""
     placements: dict[str, Placement] = msgspec.field(default_factory=dict)
