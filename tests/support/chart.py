@@ -33,6 +33,8 @@ OTHERS: dict[str, Any] = {
     "config.exclusivePlacement": False,
     "config.sharedMemory": "64Gi",
     "config.schedulers": {"allowed": ["volcano"], "defaults": [{"types": ["nvidia-*"], "scheduler": "volcano"}]},
+    "config.claims": {"devices": ["team-gpu-*"]},
+    "config.controllers": ["Experiment.example.com"],
     "config.placements": {"spot": {"nodeSelector": {"cloud.google.com/gke-spot": "true"}}},
     "config.hostProfiles": {"nvidia": {"types": ["nvidia-*"], "modes": ["plugin"], "namespaces": ["team-a"]}},
     "config.detect": ["nvidia.com/gpu"],
