@@ -318,6 +318,10 @@ class JobSet(Kind[schema.JobSet]):
                 yield from _placement(jobset, job, target, context)
                 yield from divided_ids(target)
 
+    def slices(self, jobset: schema.JobSet, target: Target) -> int | None:
+        """Each of a replicated job's replicas is one."""
+        return _job_of(jobset, target)[1].jobs
+
     def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
         """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.
 

@@ -125,7 +125,9 @@ class Pod(Kind[Template]):
                 yield Warn("one-of-hosts", {"type": hardware.name, "hosts": hardware.hosts})
             elif kind_of(owner) in ALIKE and COMPLETION_INDEX not in annotations_of(pod.metadata):
                 where = target.resolution.request.where
-                raise Denied("no-stable-index", where=where, value=hardware.name, hosts=hardware.hosts, kind=_alike(owner.kind))
+                raise Denied(
+                    "no-stable-index", where=where, value=hardware.name, hosts=hardware.hosts, kind=_alike(owner.kind)
+                )
 
 
 POD: Final = Pod()

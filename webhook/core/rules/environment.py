@@ -197,7 +197,7 @@ def _place(template: PodTemplate, resolution: Resolution, others: str) -> str:
 
 
 def _why_not(template: PodTemplate, resolution: Resolution) -> str:
-    if resolution.accelerator.slice is None:
+    if resolution.accelerator.slice is None or resolution.placed_only:
         return ""
     if resolution.full:
         return "there already"
