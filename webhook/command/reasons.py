@@ -69,7 +69,7 @@ def explain(name: str, workload: Kind[Any], value: Any, obj: Any, context: Conte
     parts = tuple(_unresolved(template, where) for template in workload.templates(obj))
     try:
         injection = inject(workload, obj, context)
-        if injection.skipped:
+        if injection.skipped or (workload.judged_before(obj) and not injection.types):
             warnings = tuple(w.text() for w in injection.warnings)
             return Explanation(name, _skipped(injection.skipped), parts, warnings=warnings)
         targets = targets_of(workload, obj, context)
