@@ -59,7 +59,7 @@ def expectation(case: Case) -> tuple[object, str, tuple[str, ...]]:
     """(object after injection, denial, warnings): by admission, and offline for kinds that it only checks."""
     obj, kind = case.object, kind_of(case)
     decision = decided(admit(review(obj, case.old), case.site), obj)
-    if kind is not None and not kind.patched and not decision.denied:
+    if kind is not None and not kind.patched and not decision.denied and case.old is None:
         text, warnings = injected(yaml.safe_dump(obj, sort_keys=False), case.site, namespace_of(case))
         assert set(decision.warnings) <= set(warnings)
         return yaml.safe_load(text), "", tuple(warnings)
