@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from tests.support.checkout import EXAMPLES
+from tests.support.stored import missing
 from webhook import load
 from webhook.manifest import inject
 
 from .controlplane import ControlPlane
-from .stored import missing
 
 pytestmark = pytest.mark.usefixtures("injector", "jobset_controller", "lws_controller")
 
