@@ -40,7 +40,7 @@ test: check compiled cluster  ## everything
 
 soak: install  ## the long proofs: rotations, rolls and abuse under load (15 minutes)
 	$(BIN)/python -m pytest -q -s -m soak tests
-	$(BIN)/python -m tests.support.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/test_abuse.py
+	$(BIN)/python -m tests.support.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/server/test_abuse.py
 
 attack: install  ## one namespace attacks for a minute with each known kind of hostile object (half an hour)
 	$(BIN)/python -m pytest -q -s -m attack tests/cluster/test_attack.py

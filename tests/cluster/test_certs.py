@@ -11,7 +11,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -31,6 +30,7 @@ from certs.rotation import Policy
 from certs.run import Loop
 from certs.store import Store
 from tests.support.chart import one, path_of, render
+from tests.support.checkout import ACCEL
 
 from .controlplane import ControlPlane, expect
 from .process import Process, free_port, wait_for
@@ -38,7 +38,7 @@ from .process import Process, free_port, wait_for
 MWC = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ENTRIES = ("pods.accel.io", "jobset.workloads.accel.io")
-ACCEL = [str(Path(sys.executable).with_name("accel")), "certs"]
+CERTS = [ACCEL, "certs"]
 
 
 @dataclass
@@ -115,7 +115,7 @@ class Release:
         }
         names = {"secret": self.secret_name, "service": self.name, "webhook-config": self.name}
         options = {"namespace": self.namespace, **names}
-        command = [*ACCEL, "run", *(f"--{key}={value}" for key, value in options.items())]
+        command = [*CERTS, "run", *(f"--{key}={value}" for key, value in options.items())]
         command += [f"--dir={self.folder(number)}", "--overlap=2s", *flags]
         process = Process(f"certs-{number}", command, self.directory / f"certs-{number}.log", environment)
         self.replicas.append(process)
@@ -126,7 +126,7 @@ class Release:
         options = {"namespace": self.namespace, "secret": self.secret_name, "webhook-config": self.name}
         arguments = [f"--{key}={value}" for key, value in options.items()]
         return subprocess.run(
-            [*ACCEL, command, *arguments, f"--kubeconfig={self.cluster.kubeconfig}", *flags],
+            [*CERTS, command, *arguments, f"--kubeconfig={self.cluster.kubeconfig}", *flags],
             capture_output=True,
             text=True,
             check=False,

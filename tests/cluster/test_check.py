@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from kubernetes.client import CoreV1Api
 
 from certs import keyring
 from certs.authority import KeyPair, issue, new_ca, service_names
+from tests.support.checkout import ACCEL, ROOT
 from webhook.check.cluster import NODE_PAGES, PAGE
 
 from . import kueue, monitoring
@@ -29,7 +29,6 @@ from .conftest import build
 from .controlplane import PROGRAMS, ControlPlane, expect
 from .process import free_port
 
-ACCEL = str(Path(sys.executable).with_name("accel"))
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 V4 = {"cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice", "cloud.google.com/gke-tpu-topology": "2x2x1"}
 PROFILE = {
@@ -873,7 +872,7 @@ def test_more_nodes_than_are_read(plane: ControlPlane, release: Release, labelle
     assert ("warning", message) == said_of(found, "nodes")
 
 
-CHECKS = Path(__file__).parents[2] / "webhook" / "check"
+CHECKS = ROOT / "webhook" / "check"
 CALLS = {"failed": "failed", "warning": "warning", "pointless": "skipped"}
 
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from certs import authority, directory
+from tests.support.checkout import ROOT
 from tests.support.client import ANSWER, REVIEW, allow, answer, call, closed, connect, post, probe, trust
 from tests.support.identity import identity
 from tests.support.process import CA, issue, most_memory, process, until
@@ -820,7 +821,7 @@ def test_settings_that_cannot_work(wrong: dict[str, object], flag: str) -> None:
 
 def test_the_page_says_the_limits() -> None:
     """docs/operating.md has the numbers that the code has, and a row for each reason that a limit has."""
-    page = (Path(__file__).parents[1] / "docs" / "operating.md").read_text().replace(",", "")
+    page = (ROOT / "docs" / "operating.md").read_text().replace(",", "")
     rows = {row.split("`")[-2]: row for row in page.splitlines() if row.startswith("| ") and row.endswith("` |")}
     limits, kib = Limits(), 1024
     assert f"| {limits.arriving} {limits.handshake:.0f} s each" in page
@@ -838,7 +839,7 @@ def test_the_page_says_the_limits() -> None:
 
 def test_the_page_says_when_a_replica_ends() -> None:
     """And with what."""
-    page = (Path(__file__).parents[1] / "docs" / "operating.md").read_text()
+    page = (ROOT / "docs" / "operating.md").read_text()
     assert f"| {watchdog.UNREADY_SECONDS} s | `/readyz` says 503" in page
     assert f"| {watchdog.FATAL_SECONDS:.0f} s | the process ends with exit code {watchdog.EXIT_CODE}, " in page
     assert f"| {watchdog.LAST_SECONDS:.0f} s | the same where not even a signal gets through: exit code 1" in page

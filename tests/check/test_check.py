@@ -18,6 +18,7 @@ from certs import api
 from certs.authority import KeyPair, issue, new_ca, service_names
 from tests.support.case import all_cases
 from tests.support.chart import MODES, at, one, render
+from tests.support.checkout import ROOT
 from webhook import load
 from webhook.check import cluster, report
 from webhook.check.asking import asked
@@ -468,7 +469,7 @@ def test_a_page(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_check_is_documented() -> None:
     """docs/check.md has a row for each, in their order."""
-    text = (Path(__file__).parents[1] / "docs" / "check.md").read_text()
+    text = (ROOT / "docs" / "check.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)` \|", text.partition("| check |")[2], re.MULTILINE)
 
     assert [check.name for check in CHECKS] == rows

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.test_cli import ACCEL, POD, ROOT, accel
+from tests.command.test_cli import POD, accel
+from tests.support.checkout import ACCEL, ROOT
 from webhook.command import terminal
 from webhook.manifest.style import Layout
 
@@ -32,7 +33,7 @@ def on_a_terminal(*arguments: str, stdin: str = "") -> str:
     """All that a run of the program writes to a terminal."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
-    command = [str(ACCEL), *arguments]
+    command = [ACCEL, *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, cwd=ROOT, env=environment
     ) as run:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.server.test_server import LOCAL, rejected
 from tests.support.client import call, post
 from tests.support.recorder import Recorder
-from tests.test_server import LOCAL, rejected
 from webhook.server.log import LONGEST_FIELD, configure, cut
 from webhook.server.metrics import Metrics
 from webhook.server.refusals import Refusals

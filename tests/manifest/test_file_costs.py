@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.core.test_site import CUBES, TPU, error_of
-from tests.test_manifest import HEAD, POD
+from tests.manifest.test_manifest import HEAD, POD
 from webhook import load
 from webhook.command import explain, inject
 from webhook.errors import BadManifest

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
+from tests.support.checkout import EXAMPLES
 from tests.support.yaml_text import Writer, operations, value
 from webhook import load
 from webhook.core.messages import Denied
@@ -23,7 +24,6 @@ from webhook.manifest.edit import rewrite, spliced
 from webhook.manifest.inject import injected, results
 
 SITE = load.load()
-EXAMPLES = sorted(p for p in (Path(__file__).parent.parent / "examples").glob("*.yaml") if p.stem != "site")
 
 HEAD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    accel.io/type: nvidia-l4\n"
 POD = HEAD + "spec:\n  containers:\n  - name: a\n    image: x\n"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.chart import MODES, NAME, NAMESPACE, OTHERS, at, merged, one, render
-from tests.support.page import ROOT
+from tests.support.checkout import ROOT
 
 PAGE = ROOT / "docs" / "security.md"
 CALLERS = at("tls.clientCA.configMap", OTHERS["tls.clientCA.configMap"])

@@ -11,13 +11,12 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.support.checkout import ACCEL, ROOT
 from webhook import __version__, load
 from webhook.cli import DEFAULTS, app
 from webhook.manifest.inject import injected
 from webhook.server.settings import Settings
 
-ROOT = Path(__file__).parent.parent
-ACCEL = Path(sys.executable).parent / "accel"
 POD = (ROOT / "examples" / "pod.yaml").read_text()
 BAD = POD.replace("tpu-v4-8", "tpu-v4-17")
 MULTI_HOST = POD.replace("tpu-v4-8", "tpu-v4-16")
@@ -34,11 +33,11 @@ class Done(NamedTuple):
     err: str
 
 
-def accel(*arguments: str, stdin: str = "", program: Path = ACCEL, **environment: str) -> Done:
+def accel(*arguments: str, stdin: str = "", program: str = ACCEL, **environment: str) -> Done:
     """One run of the real program, as in a pipe."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("ACCEL_", "FORCE_COLOR"))}
     run = subprocess.run(
-        [str(program), *arguments],
+        [program, *arguments],
         input=stdin.encode(),
         capture_output=True,
         cwd=ROOT,
@@ -286,7 +285,7 @@ def test_config_by_environment(tmp_path: Path) -> None:
 
 def test_version_and_plugin_name(tmp_path: Path) -> None:
     """`kubectl accel` calls a program of another name, and its help says so."""
-    plugin = ACCEL.with_name("kubectl-accel")
+    plugin = f"{Path(ACCEL).parent}/kubectl-accel"
 
     assert Done(0, f"accel {__version__}\n", "") == accel("--version")
     assert f"accel {__version__}\n" == accel("--version", program=plugin).out
@@ -352,7 +351,7 @@ def test_demo_with_own_manifests() -> None:
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     """`accel catalogue | head -1` ends quietly."""
-    run = subprocess.Popen([str(ACCEL), "catalogue"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    run = subprocess.Popen([ACCEL, "catalogue"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
     assert run.stdout is not None
     assert run.stderr is not None
     run.stdout.read(1)
@@ -370,7 +369,7 @@ def test_colours_only_on_terminals_that_want_them(environment: dict[str, str], c
     """A terminal gets colours, unless NO_COLOR or TERM says otherwise."""
     ours, theirs = pty.openpty()
     base = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    command = [str(ACCEL), "inject", "-f", "examples/pod.yaml", "-o", "diff"]
+    command = [ACCEL, "inject", "-f", "examples/pod.yaml", "-o", "diff"]
     with subprocess.Popen(command, stdout=theirs, cwd=ROOT, env={**base, "TERM": "xterm", **environment}) as run:
         os.close(theirs)
         text = b""

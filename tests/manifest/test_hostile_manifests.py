@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.manifest.test_manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
 from tests.support import budget
-from tests.test_manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
+from tests.support.checkout import ROOT
 from webhook.core.schema import nodes, site, text_limits
 from webhook.errors import BadManifest
 from webhook.manifest.edit import rewrite
 from webhook.manifest.inject import LAYOUT_LOST, injected, joined, results
 from webhook.manifest.style import JSON, Layout
 
-ROOT = Path(__file__).parent.parent
 BREAKS = {"a lone return": "\r", "U+0085": "\x85", "U+2028": "\u2028", "U+2029": "\u2029"}
 LEVELS = text_limits.LEVELS
 

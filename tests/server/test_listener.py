@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.test_abuse import GoodCalls
+from tests.server.test_server import LOCAL, rejected
 from tests.support.client import allow, call, connect, probe, trust
 from tests.support.process import CA, accel_serve, most_memory, process, until
 from tests.support.recorder import Recorder
-from tests.test_abuse import GoodCalls
-from tests.test_server import LOCAL, rejected
 from webhook.server import replica
 from webhook.server.connections import Limits
 from webhook.server.replica import Addresses, running
