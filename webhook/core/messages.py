@@ -138,6 +138,7 @@ WARNINGS: Final[dict[str, str]] = {
     "resized": "{field} {number}: {type} has {hosts} hosts, and its programs wait for all of them",
     "long-host-name": "names of Pods and hosts made of {name} have {length} characters; DNS allows {most}",
     "dotted-host-name": "{name} has a dot: host names are made of it, and they are one label of DNS",
+    "repeated-process-id": "JAX_PROCESS_ID repeats in each slice: without it JAX counts by MEGASCALE_SLICE_ID",
 }
 """code -> one sentence, without the prefix."""
 

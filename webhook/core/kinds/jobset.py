@@ -191,6 +191,12 @@ def _replicas_for_hosts(jobset: schema.JobSet, targets: Targets) -> Iterator[War
             yield Warn("replicas-are-slices", facts)
 
 
+PROCESS_ID: Final = "JAX_PROCESS_ID"
+"""Made of the index in a Job, it is the same in every slice.
+
+Source: https://github.com/kubeflow/trainer/issues/3537
+"""
+
 SUFFIX: Final = "xxxxx"
 """What makes the name of a Pod unique. JobSet counts it where it checks the names of hosts.
 
@@ -309,6 +315,8 @@ class JobSet(Kind[schema.JobSet]):
         yield from _groups(jobset, targets)
         yield from _host_names(jobset, targets)
         yield from _replicas_for_hosts(jobset, targets)
+        if any(t.resolution.slices is not None and slices.says(t.resolution, PROCESS_ID) for t in targets):
+            yield Warn("repeated-process-id")
         for target in targets:
             if target.resolution.multi_host:
                 index, job = _job_of(jobset, target)
