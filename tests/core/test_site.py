@@ -213,7 +213,7 @@ TOO_MUCH = {
     "schedulers: {defaults: [{types: ['" + "a" * 254 + "']}]}": '$.schedulers: defaults[0].types: "aaa',
     "sharedMemory: '" + "9" * 65 + "'": '$.sharedMemory: found "999',
     "placements: {a: {resources: {x/y: '" + "9" * 10_000 + "'}}}": '$.placements.a.resources: x/y: "999',
-    TPU % "coresPerChip: 17, shapes: [2x2x2]": "$.catalogue[0].coresPerChip: this and portsPerChip are numbers",
+    TPU % "coresPerChip: 17, shapes: [2x2x2]": "$.catalogue[0].coresPerChip: this and portsPerChip must be numbers",
     TPU % "coresPerChip: 1, portsPerChip: 1000000000, shapes: [2x2x2]": "$.catalogue[0].coresPerChip: this and ports",
     TPU
     % ("coresPerChip: 1, shapes: [" + "2x2x2," * 257 + "]"): "$.catalogue[0].shapes: found 257 topologies; valid: 1",
