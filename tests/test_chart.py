@@ -144,7 +144,7 @@ REQUIREMENTS: list[tuple[dict[str, Any], str]] = [
         "tls.existingSecret is for tls.mode existing-secret, and the mode is self-managed",
     ),
     ({"tls": {"certManager": {"issuerRef": {"name": "a"}}}}, "tls.certManager.issuerRef is for tls.mode cert-manager"),
-    ({"metrics": {"port": 8443}}, "metrics.certsPort are 8443, 8443, 8081: choose three that differ"),
+    ({"metrics": {"port": 8443}}, "metrics.certsPort are 8443, 8443, 8081: choose three different ports"),
     ({"hostNetwork": True, "webhook": {"port": 10250}}, "10250 is the kubelet's port on every node: choose another"),
     ({"tls": {"clientCA": {"names": ["a"]}}}, "tls.clientCA.names without tls.clientCA.configMap"),
     ({"serviceAccount": {"create": False}}, "set serviceAccount.name to the account to use"),
