@@ -311,7 +311,12 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
         "amd needs /opt/amd",
         {"namespaces": (BASELINE,), "site": profiles(namespaces=["team-*"], **DISK)},
     ),
-    ("pod-security", "ok", "no PodSecurity level", {"namespaces": (BASELINE,), "site": profiles(namespaces=["b"], **DISK)}),
+    (
+        "pod-security",
+        "ok",
+        "no PodSecurity level",
+        {"namespaces": (BASELINE,), "site": profiles(namespaces=["b"], **DISK)},
+    ),
     ("pod-security", "ok", "no PodSecurity level", {"site": profiles(namespaces=["team-*"], **DISK)}),
     ("pod-security", "skipped", "no site config", {"site": None}),
 ]

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.readers import venv
+
 from . import binaries
 from .controlplane import ControlPlane
 from .environment import environment

@@ -111,9 +111,7 @@ class Metrics:
         yield refused
         yield CounterMetricFamily("accel_webhook_request_bytes", "Bytes of reviews received.", value=self.received)
         yield CounterMetricFamily("accel_webhook_response_bytes", "Bytes of responses sent.", value=self.sent)
-        yield GaugeMetricFamily(
-            "accel_webhook_in_flight", "Calls not answered yet.", value=self.in_flight
-        )
+        yield GaugeMetricFamily("accel_webhook_in_flight", "Calls not answered yet.", value=self.in_flight)
         yield GaugeMetricFamily("accel_webhook_connections", "Open HTTPS connections.", value=self.connections)
         yield GaugeMetricFamily(
             "accel_webhook_connections_pending", "TCP connections that have not finished TLS.", value=self.pending
