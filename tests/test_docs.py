@@ -241,7 +241,7 @@ def test_the_chart_takes_every_key_of_the_site_config() -> None:
 
 def test_a_field_without_a_text_is_told() -> None:
     """The generator does not leave a key out silently."""
-    with pytest.raises(document.Undocumented, match="Silent: nothing stands under silent"):
+    with pytest.raises(document.Undocumented, match="Silent: no docstring for silent"):
         document.documented(Silent)
 
 

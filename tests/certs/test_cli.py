@@ -47,7 +47,7 @@ def test_issue_again_keeps_the_ca(tmp_path: Path) -> None:
 
     result = accel_certs("issue", f"--dir={tmp_path}", "--leaf-lifetime=90d")
 
-    assert "from the CA that was there" in result.stderr
+    assert "from the existing CA" in result.stderr
     after = {name: (tmp_path / name).read_bytes() for name in before}
     assert {name: after[name] == before[name] for name in before} == {"ca.crt": True, "ca.key": True, "tls.crt": False}
     left = authority.not_after(after["tls.crt"]) - datetime.now(UTC)
@@ -72,10 +72,10 @@ def test_issue_refuses_a_ca_it_did_not_make(tmp_path: Path) -> None:
     ca, other = (authority.new_ca(datetime.now(UTC) - timedelta(days=400)) for _ in range(2))
     (tmp_path / "ca.crt").write_bytes(ca.certificate)
     (tmp_path / "ca.key").write_bytes(other.key)
-    assert "no pair that this command made" in accel_certs("issue", f"--dir={tmp_path}").stderr
+    assert "not a pair that this command created" in accel_certs("issue", f"--dir={tmp_path}").stderr
 
     (tmp_path / "ca.key").write_bytes(ca.key)
-    assert "ca.crt ended" in accel_certs("issue", f"--dir={tmp_path}").stderr
+    assert "ca.crt expired" in accel_certs("issue", f"--dir={tmp_path}").stderr
     assert not (tmp_path / "tls.crt").exists()
 
 
@@ -83,15 +83,15 @@ def test_issue_refuses_a_ca_it_did_not_make(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["issue"], "--dir DIR"),
-        (["issue", "--secret=x", "--leaf-lifetime=soon"], "--leaf-lifetime: 'soon' is no duration"),
+        (["issue", "--secret=x", "--leaf-lifetime=soon"], "--leaf-lifetime: 'soon' is not a duration"),
         (["issue", "--dir=/dev/null/x"], "/dev/null/x"),
-        (["run", "--kubeconfig=/no/such"], "no way to the API server: kubeconfig /no/such"),
+        (["run", "--kubeconfig=/no/such"], "cannot reach the API server: kubeconfig /no/such"),
         (["run", "--overlap=200d"], "must not exceed a third of the CA lifetime"),
         (["run", "--log-level=loud"], "debug, info, warning, error"),
-        (["show", "--kubeconfig=/no/such"], "no way to the API server"),
+        (["show", "--kubeconfig=/no/such"], "cannot reach the API server"),
         (["show", "--dir=/no/such"], "/no/such/tls.crt: No such file or directory"),
         (["show", "--server=nowhere"], "--server 'nowhere'"),
-        (["rotate", "--kubeconfig=/no/such"], "no way to the API server"),
+        (["rotate", "--kubeconfig=/no/such"], "cannot reach the API server"),
     ],
 )
 def test_errors_are_one_sentence(arguments: list[str], said: str) -> None:
@@ -121,7 +121,7 @@ def test_show_a_directory(tmp_path: Path) -> None:
 
     (tmp_path / "tls.crt").write_bytes(authority.issue(ca, ["localhost"], datetime.now(UTC)).certificate)
     strange = accel_certs("show", f"--dir={tmp_path}", "-o", "json")
-    assert "not accepted by those who trust the bundle" in json.loads(strange.stdout)[0]["note"]
+    assert "not trusted by the bundle" in json.loads(strange.stdout)[0]["note"]
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_state_of_a_replica() -> None:
     lacking = state.describe(View(ring, {**held, "c": other.certificate, "d": b"junk"}, leaf), NOW)
     assert lacking.ready is False
     assert lacking.entries == {"a": True, "b": True, "c": False, "d": False}
-    assert lacking.problem == "caBundle of c, d does not hold the authority of our certificate"
+    assert lacking.problem == "caBundle of c, d does not contain the CA of our certificate"
     assert state.describe(View(ring, {}, leaf), NOW).ready is False
     assert json.loads(state.to_json(said))["bundle"] == [authority.fingerprint(c) for c in ring.certificates()]
 
@@ -239,7 +239,7 @@ def test_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """Outside a cluster and without a kubeconfig the error says what was tried."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
-    with pytest.raises(NoCredentials, match="the pod's service account in /nowhere: Service host/port is not set"):
+    with pytest.raises(NoCredentials, match="the Pod's service account in /nowhere: Service host/port is not set"):
         connect(None, "/nowhere")
     with pytest.raises(NoCredentials, match=f"kubeconfig {tmp_path}/absent"):
         connect(str(tmp_path / "absent"))

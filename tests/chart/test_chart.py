@@ -89,7 +89,7 @@ def test_staleness_is_noticed(
     for name in ("values.yaml", "values.schema.json", "README.md"):
         shutil.copy(CHART / name, tmp_path)
     values = tmp_path / "values.yaml"
-    values.write_text(values.read_text().replace("How many replicas answer.", "Replicas."))
+    values.write_text(values.read_text().replace("Number of replicas.", "Replicas."))
     monkeypatch.setattr(document, "CHART", tmp_path)
     assert document.main(check=True) == 1
     assert {"values.schema.json", "README.md"} == set(
@@ -141,10 +141,10 @@ REQUIREMENTS: list[tuple[dict[str, Any], str]] = [
     ({"tls": {"caBundle": "MA=="}}, "tls.caBundle is for tls.mode existing-secret; in mode self-managed"),
     (
         {"tls": {"existingSecret": "a"}},
-        "tls.existingSecret is for tls.mode existing-secret, and the mode is self-managed",
+        "tls.existingSecret is for tls.mode existing-secret, but the mode is self-managed",
     ),
     ({"tls": {"certManager": {"issuerRef": {"name": "a"}}}}, "tls.certManager.issuerRef is for tls.mode cert-manager"),
-    ({"metrics": {"port": 8443}}, "metrics.certsPort are 8443, 8443, 8081: choose three that differ"),
+    ({"metrics": {"port": 8443}}, "metrics.certsPort are 8443, 8443, 8081: choose three different ports"),
     ({"hostNetwork": True, "webhook": {"port": 10250}}, "10250 is the kubelet's port on every node: choose another"),
     ({"tls": {"clientCA": {"names": ["a"]}}}, "tls.clientCA.names without tls.clientCA.configMap"),
     ({"serviceAccount": {"create": False}}, "set serviceAccount.name to the account to use"),

@@ -41,7 +41,7 @@ from webhook.check.facts import (
     Trust,
     Unread,
 )
-from webhook.check.finding import MOST_DETAILS, Finding, warning
+from webhook.check.finding import MAX_DETAILS, Finding, warning
 from webhook.command import terminal
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.site import Site
@@ -241,14 +241,14 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("endpoints", "ok", "1 of 2 endpoints", {"slices": endpoints(False, None)}),
     ("endpoints", "failed", "calls port 443", {"service": Service()}),
     ("endpoints", "skipped", "needs list on pods", {"slices": LOST}),
-    ("site-config", "failed", "is not there", {"site": None}),
-    ("site-config", "failed", "cannot be used: $.x", {"site": None, "site_error": "$.x is not a known key"}),
-    ("ca-bundle", "failed", "have no caBundle", {"configuration": configuration(ca=None)}),
-    ("ca-bundle", "failed", "do not trust the authority", {"configuration": configuration(ca=new_ca(NOW))}),
-    ("ca-bundle", "failed", "the Secret with the certificates is not there", {"trust": None}),
-    ("ca-bundle", "failed", "holds no certificate", {"trust": Trust("s")}),
+    ("site-config", "failed", "is missing", {"site": None}),
+    ("site-config", "failed", "is invalid: $.x", {"site": None, "site_error": "$.x is not a known key"}),
+    ("ca-bundle", "failed", "have no readable caBundle", {"configuration": configuration(ca=None)}),
+    ("ca-bundle", "failed", "do not trust the CA", {"configuration": configuration(ca=new_ca(NOW))}),
+    ("ca-bundle", "failed", "the Secret with the certificates is missing", {"trust": None}),
+    ("ca-bundle", "failed", "contains no readable certificate", {"trust": Trust("s")}),
     ("ca-bundle", "failed", "does not accept", refused('failed calling webhook "pods.accel.io": x509: unknown')),
-    ("ca-bundle", "ok", "trust the authority", refused('failed calling webhook "mpod.kb.io": x509: unknown')),
+    ("ca-bundle", "ok", "trust the CA", refused('failed calling webhook "mpod.kb.io": x509: unknown')),
     ("ca-bundle", "ok", "trust the certificate in Secret given", leaf(timedelta(days=90))),
     ("ca-bundle", "failed", "do not trust the certificate", leaf(timedelta(days=90), service="other")),
     (
@@ -258,20 +258,20 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
         leaf(timedelta(days=9)) | {"trust": Trust("s", leaf=b"x")},
     ),
     ("expiry", "ok", "89d", leaf(timedelta(days=90), NOW - timedelta(seconds=1))),
-    ("expiry", "warning", "ends soon", leaf(timedelta(days=13))),
+    ("expiry", "warning", "expires soon", leaf(timedelta(days=13))),
     ("expiry", "failed", "expired", leaf(timedelta(hours=1), NOW - timedelta(hours=2))),
     ("expiry", "ok", "29d", old(new_ca(NOW - timedelta(days=61), timedelta(days=90)))),
     ("expiry", "warning", "-c certs", old(new_ca(NOW - timedelta(days=80), timedelta(days=90)))),
     ("expiry", "failed", "expired", old(new_ca(NOW - timedelta(days=91), timedelta(days=90)))),
-    ("expiry", "ok", "authority in caBundle", {"trust": LOST}),
+    ("expiry", "ok", "CA in caBundle", {"trust": LOST}),
     ("expiry", "skipped", "needs list on pods", {"trust": LOST, "configuration": None}),
-    ("namespaces", "warning", "no namespace opted in", {"namespaces": ()}),
-    ("namespaces", "warning", "no namespace opted in", {"namespaces": (namespace(phase="Terminating"),)}),
-    ("namespaces", "warning", "accel-system is labelled, but never", {"namespaces": (namespace("accel-system"),)}),
+    ("namespaces", "warning", "no namespace has opted in", {"namespaces": ()}),
+    ("namespaces", "warning", "no namespace has opted in", {"namespaces": (namespace(phase="Terminating"),)}),
+    ("namespaces", "warning", "accel-system is labelled but never", {"namespaces": (namespace("accel-system"),)}),
     (
         "namespaces",
         "warning",
-        "team-a is labelled, but never",
+        "team-a is labelled but never",
         {"configuration": configuration(at("webhook.excludedNamespaces", ["team-a"]))},
     ),
     ("dry-run", "skipped", "needs a labelled namespace", {"dry_run": None}),
@@ -280,7 +280,7 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("dry-run", "failed", "endpoints", refused('failed calling webhook "pods.accel.io": connection refused')),
     ("dry-run", "failed", "ca-bundle", refused('failed calling webhook "pods.accel.io": x509: signed by unknown')),
     ("dry-run", "failed", "firewall", refused('failed calling webhook "pods.accel.io": EOF')),
-    ("dry-run", "warning", "and refuses", refused('admission webhook "pods.accel.io" denied the request: no', 422)),
+    ("dry-run", "warning", "but refuses", refused('admission webhook "pods.accel.io" denied the request: no', 422)),
     ("dry-run", "warning", "something else", refused('failed calling webhook "mpod.kb.io": connection refused')),
     ("dry-run", "warning", "something else", refused("pods is forbidden: exceeded quota: chips", 403)),
     (
@@ -292,13 +292,13 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("objects", "warning", "no such", {"asking": Asking((Asked("Job", "a", "b", refused="no such"),))}),
     ("objects", "skipped", "needs list on pods", {"asking": Asking(unread=(LOST,))}),
     ("objects", "ok", "not read: more than 1000", {"asking": Asking((TRAINER,), left_out=("more than 1000 pods",))}),
-    ("nodes", "ok", "nobody asks", {"asking": Asking()}),
+    ("nodes", "ok", "no type is in use yet", {"asking": Asking()}),
     ("nodes", "warning", "1 of 2 nodes", {"nodes": Nodes((node(),))}),
     ("nodes", "warning", "0 of 2 nodes", {"nodes": Nodes((node("2x2x4"), node(chips="0")))}),
     ("nodes", "warning", "0 of 2 nodes", {"nodes": Nodes((node(ready="Unknown"), node(cordoned=True)))}),
     ("nodes", "warning", "among the first 1", {"nodes": Nodes((node(),), complete=False)}),
     ("nodes", "warning", "any label; nvidia.com/gpu: 2", {"asking": Asking((ASKED,))}),
-    ("injectors", "ok", "nobody else", {"others": (mutating("istio", "x.istio.io", **PULL_AWAY),)}),
+    ("injectors", "ok", "nothing else", {"others": (mutating("istio", "x.istio.io", **PULL_AWAY),)}),
     ("injectors", "ok", "istio (x.istio.io)", {"others": (mutating("istio", "x.istio.io"),)}),
     ("injectors", "ok", "KubeRay's TPU webhook", {"others": (mutating("kuberay-tpu-webhook", "x.y.z"),)}),
     ("injectors", "ok", "Kueue", {"others": (mutating("kueue-mutating", "mpod.kb.io"),)}),
@@ -312,8 +312,13 @@ STATES: list[tuple[str, str, str, dict[str, Any]]] = [
         "amd needs /opt/amd",
         {"namespaces": (BASELINE,), "site": profiles(namespaces=["team-*"], **DISK)},
     ),
-    ("pod-security", "ok", "no host profile", {"namespaces": (BASELINE,), "site": profiles(namespaces=["b"], **DISK)}),
-    ("pod-security", "ok", "no host profile", {"site": profiles(namespaces=["team-*"], **DISK)}),
+    (
+        "pod-security",
+        "ok",
+        "no PodSecurity level",
+        {"namespaces": (BASELINE,), "site": profiles(namespaces=["b"], **DISK)},
+    ),
+    ("pod-security", "ok", "no PodSecurity level", {"site": profiles(namespaces=["team-*"], **DISK)}),
     ("pod-security", "skipped", "no site config", {"site": None}),
 ]
 
@@ -450,9 +455,9 @@ def test_golden_cases_are_injected_after_and_not_before() -> None:
 
 def test_long_lists_are_cut() -> None:
     """A page stays a page."""
-    found = warning("m", "f", *(f"line {n}" for n in range(MOST_DETAILS + 5)))
+    found = warning("m", "f", *(f"line {n}" for n in range(MAX_DETAILS + 5)))
 
-    assert (MOST_DETAILS + 1, "and 5 more") == (len(found.details), found.details[-1])
+    assert (MAX_DETAILS + 1, "and 5 more") == (len(found.details), found.details[-1])
 
 
 def test_a_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -461,7 +466,7 @@ def test_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.show(report.page(judge(facts)))
     lines = capsys.readouterr().out.splitlines()
 
-    assert "ok       api-server           answers, version v1.37.2-gke.100" == lines[0]
+    assert "ok       api-server           responds, version v1.37.2-gke.100" == lines[0]
     assert "    fix: kubectl label namespace NAME accel.io/injection=enabled" in lines
     assert [True] == ["exceeded  [31mquota long" in line for line in lines if line.startswith("warning  dry-run")]
     assert "2 warning, 12 ok" == lines[-1]
@@ -558,4 +563,4 @@ def test_when_the_time_is_up(endless: tuple[api.Api, list[str]], monkeypatch: py
 
     assert [] == requests
     assert isinstance(facts.version, Unread)
-    assert facts.version.why.startswith("not asked: ")
+    assert facts.version.why.startswith("not read: ")

@@ -840,6 +840,6 @@ def test_the_page_says_the_limits() -> None:
 def test_the_page_says_when_a_replica_ends() -> None:
     """And with what."""
     page = (ROOT / "docs" / "operating.md").read_text()
-    assert f"| {watchdog.UNREADY_SECONDS} s | `/readyz` says 503" in page
-    assert f"| {watchdog.FATAL_SECONDS:.0f} s | the process ends with exit code {watchdog.EXIT_CODE}, " in page
-    assert f"| {watchdog.LAST_SECONDS:.0f} s | the same where not even a signal gets through: exit code 1" in page
+    assert f"| {watchdog.UNREADY_SECONDS} s | `/readyz` returns 503" in page
+    assert f"| {watchdog.FATAL_SECONDS:.0f} s | the process exits with code {watchdog.EXIT_CODE}, " in page
+    assert f"| {watchdog.LAST_SECONDS:.0f} s | the same if not even a signal gets through: exit code 1" in page

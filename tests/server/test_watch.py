@@ -36,7 +36,7 @@ class Files:
     def look(self, times: int = 1) -> str:
         """Look; the fingerprint of what is served then."""
         for _ in range(times):
-            self.watched.look()
+            self.watched.poll()
         return self.watched.certificate.pair.sha256 if self.watched.certificate else ""
 
     @property
@@ -128,7 +128,7 @@ class Config:
 
     def look(self) -> str:
         """Look; the platform that is in use then."""
-        asyncio.run(self.watched.look())
+        asyncio.run(self.watched.poll())
         return self.watched.site.config.platform
 
 
@@ -149,7 +149,7 @@ def test_a_config_map_swapped_as_kubelets_do(tmp_path: Path) -> None:
     path, builtin = str(tmp_path / "config.yaml"), load.builtin()
     watched = SiteFile(path, lambda data: Site.parse(data, path, builtin), health, metrics, Recorder(), lambda: NOW)
     directory.write(tmp_path, {"config.yaml": b"platform: gfd\n"})
-    asyncio.run(watched.look())
+    asyncio.run(watched.poll())
     assert watched.site.config.platform == "gfd"
 
 
@@ -211,7 +211,7 @@ def test_the_state_of_certs_run(tmp_path: Path) -> None:
     watched = StateFile(str(file), health, metrics)
 
     def problem() -> str:
-        watched.look()
+        watched.poll()
         return health.state_problem
 
     assert "not written yet" in problem()
@@ -230,7 +230,7 @@ def test_the_state_of_certs_run(tmp_path: Path) -> None:
 def test_nobody_is_asked_without_a_state_file() -> None:
     """Where somebody else fills caBundle, its state is neither a condition nor a metric."""
     health, metrics = Health(), Metrics()
-    StateFile("", health, metrics).look()
+    StateFile("", health, metrics).poll()
     assert (health.state_problem, metrics.ca_bundle_matches) == ("", None)
 
 

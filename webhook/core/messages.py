@@ -91,7 +91,7 @@ DENIALS: Final[dict[str, str]] = {
     'give all the same type and topology, or a different groupName, or accel.io/multislice: "false"',
     "depends-on-slice": "{where}: {value} must complete first, but both are slices of one job\n"
     'give them different groupNames, or accel.io/multislice: "false"',
-    "uncountable-slices": "{where}: the group {value} has members that are no TPU slices, so they cannot be counted\n"
+    "uncountable-slices": "{where}: the group {value} has members that are not TPU slices, so they cannot be counted\n"
     'give the TPU replicated jobs a groupName of their own, or accel.io/multislice: "false"',
     "no-hostnames": "spec.network.enableDNSHostnames: false, but the hosts of {value} find each other by name\n"
     "valid: true, or leave it out",
