@@ -5,11 +5,12 @@ The edits are the webhook's own (`inject`, `patch`); here are documents, Lists a
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from webhook.core import annotations, limits, review
+from webhook.core import annotations, limits, review, unread
 from webhook.core.admission import PATCH, mentions_us, view
 from webhook.core.inject import Injection, inject
 from webhook.core.kinds.kind import Context, Kind
@@ -182,6 +183,8 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Cha
     obj = view(subject.workload, raw)
     setting = Context(namespace_of(subject.value) or namespace, site, offline=True)
     injection = inject(subject.workload, obj, setting)
+    if not injection.skipped and unread.mentions(raw) != injection.words:
+        injection = replace(injection, warnings=(*injection.warnings, *unread.unread(subject.value, obj)))
     patch = review.encode_patch(render(obj, injection.sections), PATCH)
     if patch is None:
         raise limits.too_large("the injection", f"more than {PATCH:,} bytes of changes", f"{PATCH:,}")
@@ -197,11 +200,18 @@ def namespace_of(value: Any) -> str:
 
 
 def _unknown(value: Any) -> tuple[Warn, ...]:
-    """Worth a word only where the user asked something of us."""
-    metadata = value.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, dict) else None
-    asked = isinstance(found, dict) and any(str(key).startswith(annotations.PREFIX) for key in found)
-    return (Warn("unknown-kind", {"kind": str(value.get("kind"))[:48]}),) if asked else ()
+    """Worth a word only where the user asked something of us. What names us to a cluster asks for nothing."""
+    if not isinstance(value, dict) or _group_of(value) in CLUSTERS_OWN or value.get("kind") == "Namespace":
+        return ()
+    return (Warn("unknown-kind", {"kind": str(value.get("kind"))[:48]}),) if unread.has_any(value) else ()
+
+
+CLUSTERS_OWN = ("admissionregistration.k8s.io", "apiextensions.k8s.io")
+"""Groups whose objects may say which namespaces are injected, or describe our keys."""
+
+
+def _group_of(value: dict[str, Any]) -> str:
+    return str(value.get("apiVersion")).rpartition("/")[0]
 
 
 def joined(files: Sequence[str]) -> str:
