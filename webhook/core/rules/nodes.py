@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from webhook.core import annotations
+from webhook.core.catalogue.accelerator import toleration
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
 from webhook.core.resolution import Resolution, own_topology
@@ -17,7 +18,7 @@ def node_selector(template: PodTemplate, resolution: Resolution) -> Found:
     """The labels of the nodes that have the accelerator; several acceptable values become a node affinity."""
     have, hardware = template.spec.nodeSelector or {}, resolution.accelerator
     found: list[Edit | Warn] = []
-    if not hardware.pinned and not template.owned_scheduling:
+    if not hardware.pinned and not template.of_workload:
         platform = resolution.site.config.platform
         found.append(Warn("not-pinned", {"type": hardware.name, "platform": platform, "resource": hardware.resource}))
     for label, values in hardware.selector:
@@ -75,9 +76,9 @@ def tolerations(template: PodTemplate, resolution: Resolution) -> Found:
         if not there.key and there.operator == "Exists":
             return ()
         tolerated.append(there.key)
-    missing = [key for key in resolution.accelerator.tolerations if key not in tolerated]
+    missing = [toleration(taint) for taint in resolution.accelerator.tolerations]
     path = ("spec", "tolerations")
-    return [Append(path, {"key": key, "operator": "Exists"}, key=("key",)) for key in missing]
+    return [Append(path, item, key=("key",)) for item in missing if item["key"] not in tolerated]
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:
@@ -86,7 +87,7 @@ def _why(_template: PodTemplate, resolution: Resolution) -> str:
 
 def _why_not(template: PodTemplate, resolution: Resolution) -> str:
     hardware, platform = resolution.accelerator, resolution.site.config.platform
-    if platform == "none":
+    if not hardware.selector and platform == "none":
         return "site config platform: none"
     if not hardware.selector:
         return f"{hardware.name} is any node with {hardware.resource}, on platform {platform}"

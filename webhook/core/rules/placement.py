@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from webhook.core.annotations import PLACEMENT
+from webhook.core.catalogue import accelerator
 from webhook.core.catalogue.catalogue import TOPOLOGY_LABEL
 from webhook.core.catalogue.tpu import listed
 from webhook.core.devices import asked_amounts
@@ -86,7 +87,7 @@ def _needed(template: PodTemplate, resolution: Resolution) -> dict[str, tuple[st
 def _tolerations(template: PodTemplate, resolution: Resolution, wanted: Iterable[Any]) -> Iterator[Edit]:
     """What nobody tolerates yet: neither the user, nor the accelerator's own tolerations."""
     have = [t for t in template.spec.tolerations or () if t is not None]
-    have += [Toleration(key=key, operator="Exists") for key in resolution.accelerator.tolerations]
+    have += [Toleration(**accelerator.toleration(taint)) for taint in resolution.accelerator.tolerations]
     for toleration in wanted:
         item = msgspec.to_builtins(toleration)
         if not any(covers(there, item) for there in have):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from webhook.core import scheduling
+from webhook.core.catalogue.catalogue import INSTANCE_LABEL
 from webhook.core.messages import Warn
 from webhook.core.patch import Edit, Put
 from webhook.core.resolution import Resolution
@@ -32,12 +33,18 @@ def neuron(template: PodTemplate, resolution: Resolution) -> Found:
     Source: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/k8s-neuron-scheduler.html
     """
     hardware = resolution.accelerator
-    if hardware.family != "neuron" or template.owned_scheduling:
+    if hardware.family != "neuron" or template.of_workload:
         return ()
     count = sum(device_container.devices for device_container in resolution.device_containers)
-    if count not in (1, hardware.count) and resolution.scheduling.name in (None, scheduling.VOLCANO):
+    if count not in (1, _whole(template, resolution)) and resolution.scheduling.name in (None, scheduling.VOLCANO):
         return (Warn("neuron-part", {"count": count}),)
     return ()
+
+
+def _whole(template: PodTemplate, resolution: Resolution) -> int:
+    """All devices of the machine: the one that is asked for, or that the selector names, else the largest."""
+    hardware, named = resolution.accelerator, (template.spec.nodeSelector or {}).get(INSTANCE_LABEL)
+    return hardware.count or resolution.site.catalogue.whole_machine(hardware.resource, named)
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:
