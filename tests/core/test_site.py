@@ -168,6 +168,11 @@ ERRORS = {
     "nvidia.yaml: $[1] needs an entry of this name; valid: model",
     "catalogue: [{kind: model, name: a, of: nvidia-gpu, select: {gek: {}}}]": "site.yaml: $.catalogue[0].select: "
     'found the key "gek"; valid: aks, eks, gfd, gke, none',
+    "catalogue: [{kind: devices, name: a, family: a, resource: a/b, tolerations: ['sku=gpu']}]": "site.yaml: "
+    '$.catalogue[0].tolerations: "sku=gpu" is not KEY or KEY=VALUE:EFFECT with one of NoSchedule, PreferNoSchedule, '
+    "NoExecute",
+    "catalogue: [{kind: model, name: a, of: nvidia-gpu, platformTolerations: {aks: ['a b=c:NoExecute']}}]": "site.yaml: "
+    '$.catalogue[0].platformTolerations: "a b" is not a key, such as example.com/name',
     "catalogue: [{kind: ambiguous, name: a, choices: [nvidia-l4, b]}]": 'site.yaml: $.catalogue[0].choices: found "b"; '
     "valid: the name of a model",
     "catalogue: [{kind: instance, name: a, of: nvidia-gpu, instanceType: b, count: 0}]": "site.yaml: "

@@ -66,8 +66,10 @@ class Catalogue:
         auto_mode: bool = False,
         legacy_nodes: bool = False,
         legacy_version: str = "",
+        own: Iterable[str] = (),
     ) -> None:
         self.platform = platform
+        self._own = frozenset(own)  # entries of the site's, by name
         self._auto_mode = auto_mode
         self._legacy_nodes = legacy_nodes
         self._legacy_version = legacy_version
@@ -80,6 +82,7 @@ class Catalogue:
             for e in self._entries.values()
             if isinstance(e, Devices) and e.mig
         }
+        self._sizes = _sizes(self._entries)
         self._names = tuple(name for entry in self._entries.values() for name in self._names_of(entry))
         self._whole = tuple(name for name in self._names if PART not in name)
         self._resolved: dict[tuple[str, str | None, int | None], Accelerator] = {}
@@ -102,8 +105,10 @@ class Catalogue:
             sourced |= _sourced(f"{filename}: $", decode.decode(data, filename, tuple[AnyEntry, ...]))
         sourced |= _sourced(extra_name, extra)
         _check_links(sourced, extra_name)
+        own = [name for name, (place, _) in sourced.items() if place.startswith(extra_name)]
         return cls(
             (entry for _, entry in sourced.values()),
+            own=own,
             platform=platform,
             auto_mode=auto_mode,
             legacy_nodes=legacy_nodes,
@@ -145,6 +150,11 @@ class Catalogue:
             if isinstance(entry, Devices) and entry.mig and resource.startswith(entry.mig.resource):
                 return entry.mig.prefix + resource.removeprefix(entry.mig.resource)
         return ""
+
+    def whole_machine(self, resource: str, instance_type: str | None) -> int:
+        """The devices of a machine type with this resource, or of the largest one that is known; 0: none is."""
+        sizes = self._sizes.get(resource, {})
+        return sizes.get(instance_type or "") or max(sizes.values(), default=0)
 
     def shapes(self, accelerator: Accelerator) -> tuple[str, ...]:
         """Every topology that a TPU type of this size can have, its default (if it has one) first."""
@@ -228,7 +238,7 @@ class Catalogue:
             resource=devices.resource,
             count=entry.count,
             most=entry.count,
-            selector=self._selector({INSTANCE_LABEL: entry.instance_type}),
+            selector=self._selector({INSTANCE_LABEL: entry.instance_type}) if self._has_label(entry) else (),
             tolerations=self._tolerations(devices),
             extras=tuple(entry.extras.items()),
         )
@@ -274,9 +284,11 @@ class Catalogue:
         own = model.platform_tolerations.get(self.platform, ()) if model else ()
         return (*devices.tolerations, *more, *own)
 
+    def _has_label(self, entry: Instance) -> bool:
+        """Whether the cluster's nodes say that they are of this machine type; on `none` only the admin can know."""
+        return self.platform != "none" or entry.name in self._own
+
     def _selector(self, labels: Labels) -> Selector:
-        if self.platform == "none":
-            return ()
         swap = self._auto_mode and self.platform == "eks"
         return tuple(
             (AUTO_MODE + key.removeprefix(KARPENTER) if swap and key.startswith(KARPENTER) else key, several(values))
@@ -361,6 +373,16 @@ def _profiles(entries: Iterable[AnyEntry]) -> dict[str, dict[str, None]]:
         if isinstance(entry, Model):
             profiles.setdefault(entry.of, {}).update(dict.fromkeys(entry.mig))
     return profiles
+
+
+def _sizes(entries: dict[str, AnyEntry]) -> dict[str, dict[str, int]]:
+    """Of each resource the machine types that have it, each with the number of its devices."""
+    sizes: dict[str, dict[str, int]] = {}
+    for entry in entries.values():
+        devices = entries.get(entry.of) if isinstance(entry, Instance) else None
+        if isinstance(entry, Instance) and isinstance(devices, Devices):
+            sizes.setdefault(devices.resource, {})[entry.instance_type] = entry.count
+    return sizes
 
 
 def _sourced(where: str, entries: Iterable[AnyEntry]) -> dict[str, Sourced]:

@@ -37,6 +37,9 @@ PER_CHIP = 16
 LONGEST_NAME = 60
 """Characters of a name."""
 
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+"""Of a taint."""
+
 _SPELLING = re.compile(r"[a-z0-9]++")
 _NAME = re.compile(r"[a-z0-9]++(?:[-._]++[a-z0-9]++)*+")
 
@@ -111,7 +114,7 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     legacy_only: bool = False
     """No machine with chips of its own exists: always the legacy resource."""
     tolerations: tuple[str, ...] = ("google.com/tpu",)
-    """Keys of the taints on its nodes."""
+    """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,8 +138,8 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
                 raise ValueError(f"spellings: {quoted(spelling)} is not lower-case letters and digits")
         syntax.check_value(self.label, "label")
         syntax.check_value(self.single_host_label, "singleHostLabel")
-        for key in self.tolerations:
-            syntax.check_key(key, "tolerations")
+        for taint in self.tolerations:
+            _check_taint(taint, "tolerations")
 
     def _check_hosts(self, text: str, shape: topology.Shape) -> None:
         """Every number of chips per host that the shape may have must tile it."""
@@ -169,7 +172,7 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     resource: str
     """What containers ask for."""
     tolerations: tuple[str, ...] = ()
-    """Keys of the taints on its nodes."""
+    """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """More of them, on some platforms."""
     mig: Mig | None = None
@@ -178,8 +181,11 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     def __post_init__(self) -> None:
         super().__post_init__()
         syntax.check_key(self.resource, "resource")
-        for key in (*self.tolerations, *(k for keys in self.platform_tolerations.values() for k in keys)):
-            syntax.check_key(key, "tolerations")
+        for taint in self.tolerations:
+            _check_taint(taint, "tolerations")
+        for taints in self.platform_tolerations.values():
+            for taint in taints:
+                _check_taint(taint, "platformTolerations")
 
 
 class Model(Entry, frozen=True, kw_only=True, tag="model"):
@@ -196,7 +202,7 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
     most: dict[Platform, int] = msgspec.field(default_factory=dict)
     """The most devices in one node, where that is publicly known."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """Keys of more taints on its nodes."""
+    """More taints on its nodes, on some platforms."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -207,9 +213,9 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
                 syntax.check_key(key, "select")
                 for value in several(values):
                     syntax.check_value(value, "select")
-        for keys in self.platform_tolerations.values():
-            for key in keys:
-                syntax.check_key(key, "platformTolerations")
+        for taints in self.platform_tolerations.values():
+            for taint in taints:
+                _check_taint(taint, "platformTolerations")
 
 
 class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
@@ -241,6 +247,18 @@ class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):
 
 
 AnyEntry = Tpu | Devices | Model | Instance | Ambiguous
+
+
+def _check_taint(text: str, where: str) -> None:
+    """`KEY` or `KEY=VALUE:EFFECT`; raises `ValueError` about `where`."""
+    key, exact, rest = text.partition("=")
+    syntax.check_key(key, where)
+    if not exact:
+        return
+    value, _, effect = rest.rpartition(":")
+    syntax.check_value(value, where)
+    if effect not in EFFECTS:
+        raise ValueError(f"{where}: {quoted(text)} is not KEY or KEY=VALUE:EFFECT with one of {', '.join(EFFECTS)}")
 
 
 def types(entry: AnyEntry) -> int:
