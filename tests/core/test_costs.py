@@ -43,7 +43,8 @@ sharedMemory: true
 detect: [nvidia.com/gpu, google.com/tpu]
 placements:
   spot: {nodeSelector: {disk: ssd}, tolerations: [{key: spot, operator: Exists}], resources: {example.com/nic: 1}}
-schedulers: {allowed: [volcano, default-scheduler, x0], defaults: [{types: [nvidia-*], scheduler: volcano, queue: q}]}
+schedulers: {allowed: [volcano, default-scheduler, x0], defaults: [{types: [nvidia-*], queue: q}],
+  queues: {default-scheduler: {label: kueue.x-k8s.io/queue-name, where: workload}, x0: {annotation: x1}}}
 hostProfiles:
   libraries:
     types: ["*"]

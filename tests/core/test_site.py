@@ -116,7 +116,21 @@ ERRORS = {
     "schedulers: {defaults: [{scheduler: kai}]}": 'site.yaml: $.schedulers.defaults: scheduler "kai" is not allowed; '
     "valid: default-scheduler, volcano",
     "schedulers: {defaults: [{scheduler: default-scheduler, queue: q}]}": "site.yaml: $.schedulers.defaults: "
-    'queue "q" needs a scheduler that has queues, not default-scheduler',
+    'queue "q" needs a scheduler that has queues (volcano, kai-scheduler, yunikorn, koord-scheduler), not '
+    "default-scheduler",
+    "schedulers: {queues: {lab: {}}}": "site.yaml: $.schedulers.queues.lab.label: "
+    "one of label and annotation is needed",
+    "schedulers: {queues: {lab: {label: queue, annotation: a}}}": "site.yaml: $.schedulers.queues.lab.label: "
+    "one of label and annotation is needed",
+    "schedulers: {queues: {lab: {label: example.com/q}}}": "site.yaml: $.schedulers.queues.lab.label: found "
+    '"example.com/q"; valid: kai.scheduler/queue, kueue.x-k8s.io/queue-name, quota.scheduling.koordinator.sh/name, '
+    "yunikorn.apache.org/queue, queue, or an annotation",
+    "schedulers: {queues: {lab: {annotation: a b}}}": 'site.yaml: $.schedulers.queues.lab.annotation: "a b" is not a '
+    "key, such as example.com/name",
+    "schedulers: {queues: {lab: {annotation: accel.io/queue}}}": "site.yaml: $.schedulers.queues.lab.annotation: "
+    '"accel.io/queue" is a key that users set, not schedulers',
+    "schedulers: {queues: {'': {annotation: a}}}": "site.yaml: $.schedulers.queues: a scheduler's name has 1 to 253 "
+    "characters",
     "placements: {a/b: {}}": 'site.yaml: $.placements: "a/b" is not a name: lower-case letters, digits, "-" and ".", '
     "at most 50",
     "placements: {a: {}, spot: {nodeSelector: {x y: z}}}": "site.yaml: $.placements.spot.nodeSelector: "
@@ -171,7 +185,7 @@ ERRORS = {
     "catalogue: [{kind: devices, name: a, family: a, resource: a/b, tolerations: ['sku=gpu']}]": "site.yaml: "
     '$.catalogue[0].tolerations: "sku=gpu" is not KEY or KEY=VALUE:EFFECT with one of NoSchedule, PreferNoSchedule, '
     "NoExecute",
-    "catalogue: [{kind: model, name: a, of: nvidia-gpu, platformTolerations: {aks: ['a b=c:NoExecute']}}]": "site.yaml: "
+    "catalogue: [{kind: model, name: a, of: nvidia-gpu, platformTolerations: {aks: ['a b']}}]": "site.yaml: "
     '$.catalogue[0].platformTolerations: "a b" is not a key, such as example.com/name',
     "catalogue: [{kind: ambiguous, name: a, choices: [nvidia-l4, b]}]": 'site.yaml: $.catalogue[0].choices: found "b"; '
     "valid: the name of a model",

@@ -15,6 +15,7 @@ from typing import Any, Final, final
 from webhook.core import annotations, limits
 from webhook.core.annotations import INJECT, NONE, TYPE, TemplateAnnotations, read_annotations
 from webhook.core.kinds.kind import Context, Kind, Target, Targets
+from webhook.core.kinds.queue import outside
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Remove, Section, within
 from webhook.core.resolution import resolve
@@ -59,7 +60,7 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     collected = _Collected(read.warnings())
     for target in targets:
         collected.add_template(target)
-    collected.add_object(kind.object_edits(obj, targets, context))
+    collected.add_object(outside(kind, obj, targets, context))
     names = [target.resolution.accelerator.name for target in targets]
     for template in read.unasked:
         brought = detected(template, context.namespace, context.site)

@@ -92,6 +92,8 @@ DENIALS: Final[dict[str, str]] = {
     'give them different groupNames, or accel.io/multislice: "false"',
     "uncountable-slices": "{where}: the group {value} has members that are no TPU slices, so slices cannot be counted\n"
     'give the TPU replicated jobs a groupName of their own, or accel.io/multislice: "false"',
+    "one-queue": "accel.io/queue: {value} in one template and {other} in another: the object has one\n"
+    "give all templates the same",
     "no-hostnames": "spec.network.enableDNSHostnames: false, but the hosts of {value} find each other by name\n"
     "valid: true, or leave it out",
 }
@@ -107,7 +109,7 @@ WARNINGS: Final[dict[str, str]] = {
     "unknown-kind": "kind {kind} is not known to accel-injector: left alone",
     "scheduler-kept": "schedulerName {name} is kept; accel.io/scheduler {wanted} has no effect",
     "scheduler-kueue": "managed by Kueue: accel.io/scheduler {wanted} has no effect",
-    "queue-unused": "accel.io/queue has no effect without the volcano scheduler",
+    "queue-unused": "accel.io/queue has no effect: the site config knows no queues of {name}",
     "no-subdomain": "no subdomain: the hosts of {type} need a headless Service to find each other",
     "foreign-job": "controlled by a {kind}: left alone; {type} needs {hosts} Indexed Pods",
     "replicas-not-slices": "{replicas} replicas are not whole slices of {type} ({hosts} hosts each)",
@@ -127,6 +129,7 @@ WARNINGS: Final[dict[str, str]] = {
     "update-not-understood": "left as it was: {why}",
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
     "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
+    "queue-by-hand": "nothing is written on a {kind} itself: give it {key} by hand",
 }
 """code -> one sentence, without the prefix. User text goes in through `shown`."""
 

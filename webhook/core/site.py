@@ -1,6 +1,6 @@
 """One cluster's decisions: bytes of a site config in, a frozen `Site` out. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import final
@@ -8,12 +8,14 @@ from typing import final
 from webhook.core.catalogue.catalogue import Catalogue
 from webhook.core.schema import decode
 from webhook.core.schema.site import (
+    QUEUES,
     Config,
     Device,
     HostProfile,
     LegacyAccelerator,
     Library,
     Mode,
+    QueueKey,
     SchedulerDefault,
 )
 
@@ -44,6 +46,7 @@ class Site:
     config: Config
     catalogue: Catalogue
     profiles: tuple[Profile, ...]  # host profiles by name, then the legacy entries by resource
+    queues: Mapping[str, QueueKey]  # where each scheduler reads a queue
     detect: frozenset[str]  # resources that are enough for a profile, with no annotation
 
     @classmethod
@@ -61,7 +64,8 @@ class Site:
         )
         own = (_own(name, config.host_profiles[name]) for name in sorted(config.host_profiles))
         legacy = (_legacy(resource, config.accelerators[resource]) for resource in sorted(config.accelerators))
-        return cls(config, catalogue, (*own, *legacy), frozenset((*config.detect, *config.accelerators)))
+        queues = {**QUEUES, **config.schedulers.queues}
+        return cls(config, catalogue, (*own, *legacy), queues, frozenset((*config.detect, *config.accelerators)))
 
     def host_profiles(self, type_name: str, resource: str, mode: str, namespace: str) -> tuple[Profile, ...]:
         """The profiles of a type in a mode and a namespace, by name."""

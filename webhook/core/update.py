@@ -17,6 +17,7 @@ from webhook.core import annotations, limits
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, TYPE
 from webhook.core.inject import Injection, inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
+from webhook.core.kinds.queue import outside
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import (
     Amend,
@@ -242,7 +243,7 @@ def _written(kind: Kind[Any], before: Any, context: Context, *, amounts: bool) -
         for edit in _values(within(target.template.path, found)):
             if ours or "resources" not in edit.path:
                 yield edit
-    yield from _values(kind.object_edits(kind.stripped(before), targets, context))
+    yield from _values(outside(kind, kind.stripped(before), targets, context))
 
 
 def _usual(resolution: Resolution) -> bool:

@@ -10,6 +10,7 @@ from typing import Final, final
 from webhook.core.kinds.job import hosts_hint, one_slice, with_hosts
 from webhook.core.kinds.kind import Context, Findings, Kind, Targets, inject_key_only, unindexed
 from webhook.core.messages import Denied, Warn
+from webhook.core.patch import Path
 from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
@@ -23,6 +24,7 @@ class Checked(Kind[App]):
     group = "apps"
     view = App
     patched = False
+    queued: Path | None = None
 
     def templates(self, app: App) -> Iterator[PodTemplate]:
         """spec.template. Of the object's own annotations nothing is carried to the Pods."""
@@ -101,6 +103,7 @@ class CronJob(Kind[schema.CronJob]):
     plural = "cronjobs"
     view = schema.CronJob
     patched = False
+    queued: Path | None = ("spec", "jobTemplate", "metadata")
 
     def templates(self, cron: schema.CronJob) -> Iterator[PodTemplate]:
         """spec.jobTemplate.spec.template."""

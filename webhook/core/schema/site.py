@@ -6,7 +6,7 @@ Users choose by annotation only among what stands here: no annotation can name a
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -28,6 +28,15 @@ MOST_PATTERNS = 10_000
 
 MOST_TYPES = 50_000
 """Types that a site config adds to the catalogue."""
+
+QUEUE_LABELS: Final = (
+    "kai.scheduler/queue",
+    "kueue.x-k8s.io/queue-name",
+    "quota.scheduling.koordinator.sh/name",
+    "yunikorn.apache.org/queue",
+    "queue",
+)
+"""Labels that name a queue, which a view reads (`core/schema/pod.py`): another one could not be seen to be there."""
 
 _ENV_NAME = re.compile(r"[ -<>-~]++")
 
@@ -67,7 +76,44 @@ class SchedulerDefault(_Settings, frozen=True, kw_only=True):
     scheduler: str | None = None
     """The scheduler's name, one of `schedulers.allowed`. Default: left as it is."""
     queue: str | None = None
-    """The Volcano queue. Default: Volcano's own."""
+    """The queue, written where the scheduler reads it (`schedulers.queues`). Default: the scheduler's own."""
+
+
+class QueueKey(_Settings, frozen=True, kw_only=True):
+    """The key in which a scheduler reads the queue of a pod. It has one of `label` and `annotation`."""
+
+    label: str = ""
+    """A label's key. Those that are read of objects can be named: `kai.scheduler/queue`, `kueue.x-k8s.io/queue-name`,
+    `quota.scheduling.koordinator.sh/name`, `yunikorn.apache.org/queue`, `queue`."""
+    annotation: str = ""
+    """An annotation's key."""
+    where: Literal["pod", "workload"] = "pod"
+    """Whose metadata has it: the pods' own, or that of the object that was created (Kueue)."""
+
+    def __post_init__(self) -> None:
+        if bool(self.label) == bool(self.annotation):
+            raise ValueError("label: one of label and annotation is needed")
+        if self.label and self.label not in QUEUE_LABELS:
+            raise ValueError(f"label: found {quoted(self.label)}; valid: {', '.join(QUEUE_LABELS)}, or an annotation")
+        if self.annotation:
+            syntax.check_key(self.annotation, "annotation")
+        if self.annotation.startswith("accel.io/"):
+            raise ValueError(f"annotation: {quoted(self.annotation)} is a key that users set, not schedulers")
+
+
+QUEUES: Final[dict[str, QueueKey]] = {
+    "volcano": QueueKey(annotation="scheduling.volcano.sh/queue-name"),
+    "kai-scheduler": QueueKey(label="kai.scheduler/queue"),
+    "yunikorn": QueueKey(label="yunikorn.apache.org/queue"),
+    "koord-scheduler": QueueKey(label="quota.scheduling.koordinator.sh/name"),
+}
+"""Schedulers that are known to have queues.
+
+Sources: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/scheduling/v1beta1/labels.go
+https://github.com/kai-scheduler/KAI-Scheduler/blob/main/docs/queues/README.md
+https://yunikorn.apache.org/docs/user_guide/labels_and_annotations_in_yunikorn/
+https://koordinator.sh/docs/user-manuals/multi-hierarchy-elastic-quota-management/
+"""
 
 
 class Schedulers(_Settings, frozen=True, kw_only=True):
@@ -77,17 +123,24 @@ class Schedulers(_Settings, frozen=True, kw_only=True):
     """Values that `accel.io/scheduler` may have."""
     defaults: tuple[SchedulerDefault, ...] = ()
     """Schedulers for pods without `accel.io/scheduler`."""
+    queues: dict[str, QueueKey] = msgspec.field(default_factory=dict)
+    """Where a scheduler reads the queue that `accel.io/queue` names, by the scheduler's name. `volcano`,
+    `kai-scheduler`, `yunikorn` and `koord-scheduler` are known. Kueue is no scheduler of its own:
+    `default-scheduler: {label: kueue.x-k8s.io/queue-name, where: workload}`."""
 
     def __post_init__(self) -> None:
-        allowed = frozenset(self.allowed)
+        allowed, queues = frozenset(self.allowed), {**QUEUES, **self.queues}
+        if any(not name or len(name) > LONGEST_PATTERN for name in self.queues):
+            raise ValueError(f"queues: a scheduler's name has 1 to {LONGEST_PATTERN} characters")
         for default in self.defaults:
             if default.scheduler and default.scheduler not in allowed:
                 raise ValueError(
                     f'defaults: scheduler "{default.scheduler}" is not allowed; valid: {", ".join(self.allowed)}'
                 )
-            if default.queue and default.scheduler == "default-scheduler":
+            if default.queue and default.scheduler and default.scheduler not in queues:
                 raise ValueError(
-                    f'defaults: queue "{default.queue}" needs a scheduler that has queues, not default-scheduler'
+                    f'defaults: queue "{default.queue}" needs a scheduler that has queues ({", ".join(queues)}), '
+                    f"not {default.scheduler}"
                 )
 
 
