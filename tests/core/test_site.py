@@ -149,6 +149,10 @@ ERRORS = {
     '"accel.io/type" is a key that users set, not placements',
     "placements: {spot: {resources: {vpc.amazonaws.com/efa: -1}}}": "site.yaml: $.placements.spot.resources: "
     'vpc.amazonaws.com/efa: "-1" is not a quantity, such as 32 or 64Gi',
+    "placements: {lab: {runtimeClassName: NVIDIA}}": 'site.yaml: $.placements.lab.runtimeClassName: "NVIDIA" is not '
+    "the name of a RuntimeClass, such as nvidia",
+    "hostProfiles: {nv: {runtimeClassName: a/b}}": 'site.yaml: $.hostProfiles.nv.runtimeClassName: "a/b" is not the '
+    "name of a RuntimeClass, such as nvidia",
     "hostProfiles: {nv: {modes: [hosts]}}": 'site.yaml: $.hostProfiles.nv.modes[0]: found "hosts"; valid: host, plugin',
     "hostProfiles: {a: {}, nv: {library: []}}": "site.yaml: $.hostProfiles.nv.library is not a known key; "
     "did you mean libraries?",

@@ -19,7 +19,7 @@ OWNED = tuple(
         _TEMPLATE + r"/metadata/labels/(kai\.scheduler|yunikorn\.apache\.org|kueue\.x-k8s\.io)~1queue.*",
         _TEMPLATE + r"/metadata/labels/quota\.scheduling\.koordinator\.sh~1name",
         r"/spec/jobTemplate/metadata/labels/kueue\.x-k8s\.io~1queue-name",
-        _TEMPLATE + r"/spec/(schedulerName|dnsPolicy)",
+        _TEMPLATE + r"/spec/(schedulerName|dnsPolicy|runtimeClassName)",
         _CONTAINER + r"/resources/(limits|requests)/.*",
         _CONTAINER + r"/(env|volumeMounts)/\+",
         _CONTAINER + r"/env/LD_LIBRARY_PATH",

@@ -34,6 +34,7 @@ class Profile:
     optional_devices: tuple[Device, ...] = ()
     libraries: tuple[Library, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    runtime_class: str = ""
     privileged: bool = False
     exclusive_node: bool = False
 
@@ -112,6 +113,7 @@ def _own(name: str, profile: HostProfile) -> Profile:
         optional_devices=tuple(_device(device) for device in profile.optional_devices),
         libraries=profile.libraries,
         env=tuple(sorted(profile.env.items())),
+        runtime_class=profile.runtime_class_name,
         privileged=profile.privileged,
         exclusive_node=profile.exclusive_node,
     )

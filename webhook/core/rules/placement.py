@@ -22,6 +22,12 @@ from webhook.core.schema.pod import Toleration
 from webhook.core.schema.site import Placement
 from webhook.core.template import PodTemplate
 
+RUNTIME_CLASS: Final = ("spec", "runtimeClassName")
+"""The user's own wins. Where it is not the node's default runtime, a Pod gets its GPU counted and sees none.
+
+Source: https://docs.k3s.io/advanced#nvidia-container-runtime
+"""
+
 
 def placement(template: PodTemplate, resolution: Resolution) -> Iterable[Edit | Warn]:
     """Every named set, in the order of their names in the annotation."""
@@ -37,6 +43,18 @@ def _placed(template: PodTemplate, resolution: Resolution) -> Iterator[Edit]:
             if template.annotations.get(key) is None:
                 yield Put(("metadata", "annotations", key), value)
         yield from _resources(resolution, found)
+    wanted = _runtime_class(chosen)
+    if wanted and not template.spec.runtimeClassName:
+        yield Put(RUNTIME_CLASS, wanted)
+
+
+def runtime_class(template: PodTemplate, resolution: Resolution) -> str:
+    """The RuntimeClass that a placement brings; empty where none does."""
+    return _runtime_class(_chosen(template, resolution)) if resolution.request.placements else ""
+
+
+def _runtime_class(chosen: Iterable[tuple[str, Placement]]) -> str:
+    return next((found.runtime_class_name for _, found in chosen if found.runtime_class_name), "")
 
 
 def _chosen(template: PodTemplate, resolution: Resolution) -> Iterator[tuple[str, Placement]]:

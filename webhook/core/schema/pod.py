@@ -165,6 +165,7 @@ class PodSpec(View, frozen=True, gc=False):
     affinity: Affinity | None = None
     schedulerName: Text | None = None
     tolerations: list[Toleration | None] | None = None
+    runtimeClassName: Name | None = None
     os: OperatingSystem | None = None
 
 

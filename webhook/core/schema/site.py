@@ -178,6 +178,9 @@ class Placement(_Settings, frozen=True, kw_only=True):
     """Annotations on the pod."""
     resources: dict[str, str | int] = msgspec.field(default_factory=dict)
     """Resources that each container with devices gets, requests and limits alike."""
+    runtime_class_name: str = ""
+    """The RuntimeClass of pods that name none: `nvidia`, where that runtime is not containerd's default. Of several
+    placements the first that has one counts."""
     namespaces: tuple[str, ...] = ("*",)
     """Namespaces, or shell patterns, that may use it."""
 
@@ -193,6 +196,7 @@ class Placement(_Settings, frozen=True, kw_only=True):
             syntax.check_key(key, "resources")
             if not quantity.is_positive(amount):
                 raise ValueError(f"resources: {key}: {quoted(amount)} is not a quantity, such as 32 or 64Gi")
+        _check_runtime_class(self.runtime_class_name)
 
 
 class Device(_Settings, frozen=True, kw_only=True):
@@ -240,6 +244,9 @@ class HostProfile(_Settings, frozen=True, kw_only=True):
     """Directories or files of the node, mounted read-only."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables of the containers. LD_LIBRARY_PATH goes before the user's own value."""
+    runtime_class_name: str = ""
+    """The RuntimeClass of pods that name none, in either mode: `nvidia`, where that runtime is not containerd's
+    default (k3s, RKE2). A placement's comes before it."""
     privileged: bool = False
     """Containers run privileged. Without it a device file can usually be seen but not opened."""
     exclusive_node: bool = False
@@ -252,6 +259,7 @@ class HostProfile(_Settings, frozen=True, kw_only=True):
                 _check_path("devices", path)
         for name in self.env:
             _check_env("env", name)
+        _check_runtime_class(self.runtime_class_name)
         has_devices = bool(self.devices or self.optional_devices)
         if has_devices and not self.exclusive_node:
             raise ValueError(
@@ -374,6 +382,11 @@ def _check_patterns(lists: Iterable[tuple[str, tuple[str, ...]]]) -> None:
             raise ValueError(
                 f"{where}: more than {MOST_PATTERNS:,} patterns in all; a pattern can stand for many names"
             )
+
+
+def _check_runtime_class(name: str) -> None:
+    if name and not syntax.is_subdomain(name):
+        raise ValueError(f"runtimeClassName: {quoted(name)} is not the name of a RuntimeClass, such as nvidia")
 
 
 def _check_path(field: str, path: str) -> None:
