@@ -93,7 +93,7 @@ ERRORS = {
     "platform: gek": 'site.yaml: $.platform: found "gek"; valid: aks, eks, gfd, gke, none',
     "platfrom: gke": "site.yaml: $.platfrom is not a known key; did you mean platform?",
     "zzz: 1": "site.yaml: $.zzz is not a known key; valid: accelerators, catalogue, detect, eks, exclusivePlacement, "
-    "hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
+    "gfd, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
     "tpu: {environment: half}": 'site.yaml: $.tpu.environment: found "half"; valid: full, megascale',
     "tpu: {legacyNodes: 1}": "site.yaml: $.tpu.legacyNodes: found 1; valid: true or false",
     "tpu: {legacyVersion: 2.2}": "site.yaml: $.tpu.legacyVersion: found 2.2; valid: text",
@@ -191,6 +191,17 @@ ERRORS = {
     "NoExecute",
     "catalogue: [{kind: model, name: a, of: nvidia-gpu, platformTolerations: {aks: ['a b']}}]": "site.yaml: "
     '$.catalogue[0].platformTolerations: "a b" is not a key, such as example.com/name',
+    "catalogue: [{kind: devices, name: nvidia-gpu, family: nvidia, resource: nvidia.com/gpu, mig: {prefix: mig-, "
+    "resource: nvidia.com/mig-, labels: {gfd: nvidia.com/gpu.product}}}]": "site.yaml: $.catalogue[0].mig.labels.gfd: "
+    "nvidia.com/gpu.product cannot be nvidia-a30's and a part's at once; for MIG's strategy single on platform gfd say "
+    "gfd: {mig: single} instead",
+    "catalogue: [{kind: model, name: a, of: nvidia-gpu, mig: [1g.5gb], select: {gke: "
+    "{cloud.google.com/gke-gpu-partition-size: 1g.5gb}}}]": "site.yaml: $.catalogue[0].select.gke: "
+    "cloud.google.com/gke-gpu-partition-size cannot be a's and a part's at once; for MIG's strategy single on platform "
+    "gfd say gfd: {mig: single} instead",
+    "gfd: {mig: none}": 'site.yaml: $.gfd.mig: found "none"; valid: mixed, single',
+    "gfd: {models: {nvidia-t4: {share: true}}}": "site.yaml: $.gfd.models.nvidia-t4.share is not a known key; "
+    "did you mean shared?",
     "catalogue: [{kind: ambiguous, name: a, choices: [nvidia-l4, b]}]": 'site.yaml: $.catalogue[0].choices: found "b"; '
     "valid: the name of a model",
     "catalogue: [{kind: instance, name: a, of: nvidia-gpu, instanceType: b, count: 0}]": "site.yaml: "
@@ -198,7 +209,7 @@ ERRORS = {
     "catalogue: [{kind: model, name: a, of: nvidia-gpu, most: {gke: 65537}}]": "site.yaml: $.catalogue[0].most: "
     "devices in one node are numbers from 1 to 65536",
     '"a\\nb\\u202e": 1': "site.yaml: $.a?b? is not a known key; valid: accelerators, catalogue, "
-    "detect, eks, exclusivePlacement, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
+    "detect, eks, exclusivePlacement, gfd, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
 }
 
 

@@ -30,14 +30,32 @@ OTHERS: dict[str, Any] = {
     "config.platform": "eks",
     "config.tpu": {"environment": "full", "legacyNodes": True, "legacyVersion": "2.12"},
     "config.eks": {"autoMode": True},
+    "config.gfd": {"mig": "single", "shared": True, "models": {"nvidia-t4": {"shared": False}}},
     "config.exclusivePlacement": False,
     "config.sharedMemory": "64Gi",
-    "config.schedulers": {"allowed": ["volcano"], "defaults": [{"types": ["nvidia-*"], "scheduler": "volcano"}]},
-    "config.placements": {"spot": {"nodeSelector": {"cloud.google.com/gke-spot": "true"}}},
-    "config.hostProfiles": {"nvidia": {"types": ["nvidia-*"], "modes": ["plugin"], "namespaces": ["team-a"]}},
+    "config.schedulers": {
+        "allowed": ["volcano"],
+        "defaults": [{"types": ["nvidia-*"], "scheduler": "volcano"}],
+        "queues": {"default-scheduler": {"label": "kueue.x-k8s.io/queue-name", "where": "workload"}},
+    },
+    "config.placements": {
+        "spot": {"nodeSelector": {"cloud.google.com/gke-spot": "true"}, "runtimeClassName": "nvidia"},
+        "net": {"resources": {"vpc.amazonaws.com/efa": 4}, "tolerations": [{"key": "a", "tolerationSeconds": 60}]},
+    },
+    "config.hostProfiles": {
+        "nvidia": {
+            "types": ["nvidia-*"],
+            "namespaces": ["team-a"],
+            "devices": ["/dev/nvidiactl", {"path": "/dev/nvidia", "perDevice": True}],
+            "exclusiveNode": True,
+        }
+    },
     "config.detect": ["nvidia.com/gpu"],
     "config.accelerators": {"example.com/npu": {"envVars": []}},
-    "config.catalogue": [{"name": "example-npu"}],
+    "config.catalogue": [
+        {"kind": "devices", "name": "example-npu", "family": "npu", "resource": "example.com/npu"},
+        {"kind": "model", "name": "example-npu-2", "of": "example-npu", "select": {"eks": {"npu": ["2", "2b"]}}},
+    ],
     "webhook.failurePolicy": "Ignore",
     "webhook.timeoutSeconds": 3,
     "webhook.port": 10250,

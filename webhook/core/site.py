@@ -58,6 +58,7 @@ class Site:
             builtin,
             platform=config.platform,
             auto_mode=config.eks.auto_mode,
+            gfd=config.gfd,
             legacy_nodes=config.tpu.legacy_nodes,
             legacy_version=config.tpu.legacy_version,
             extra=config.catalogue,

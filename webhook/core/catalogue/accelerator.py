@@ -53,4 +53,5 @@ class Accelerator:
     extras: tuple[tuple[str, int], ...] = ()  # other resources that come with it, per pod (EFA devices)
     slice: Slice | None = None  # TPUs only (legacy TPU Node resources too)
     per_host_choices: tuple[int, ...] = ()  # chips per host of this shape's other forms (v5e-8, v6e-8: 4)
+    form: str = ""  # what of the site config changed the labels, for people: "gfd.mig: single"
     pinned: bool = True  # False: a model for which no node label of this platform is known

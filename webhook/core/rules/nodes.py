@@ -82,7 +82,9 @@ def tolerations(template: PodTemplate, resolution: Resolution) -> Found:
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:
-    return f"nodes with {resolution.accelerator.name}, by the labels of platform {resolution.site.config.platform}"
+    hardware, platform = resolution.accelerator, resolution.site.config.platform
+    form = f" (site config {hardware.form})" if hardware.form else ""
+    return f"nodes with {hardware.name}, by the labels of platform {platform}{form}"
 
 
 def _why_not(template: PodTemplate, resolution: Resolution) -> str:

@@ -66,6 +66,40 @@ class EksSettings(_Settings, frozen=True, kw_only=True):
     `karpenter.k8s.aws/`."""
 
 
+class GfdForm(_Settings, frozen=True, kw_only=True):
+    """How the nodes of one model are cut up; what is not said is as `gfd` says."""
+
+    mig: Literal["mixed", "single"] | None = None
+    """As `gfd.mig`."""
+    shared: bool | None = None
+    """As `gfd.shared`."""
+
+
+class GfdSettings(_Settings, frozen=True, kw_only=True):
+    """Only with `platform: gfd`: how NVIDIA's device plugin divides GPUs, which changes the label of the product."""
+
+    mig: Literal["mixed", "single"] = "mixed"
+    """The strategy for MIG. `mixed`: a part has a resource of its own. `single`: a part is an `nvidia.com/gpu`, and the
+    product's label ends in `-MIG-1g.5gb`."""
+    shared: bool = False
+    """GPUs are shared by time-slicing or MPS without `renameByDefault`: the product's label ends in `-SHARED`."""
+    models: dict[str, GfdForm] = msgspec.field(default_factory=dict)
+    """The same for single models, by name."""
+
+    def of(self, model: str) -> tuple[str, bool]:
+        """(strategy, shared) of a model."""
+        own = self.models.get(model, _AS_ALL)
+        return own.mig or self.mig, self.shared if own.shared is None else own.shared
+
+    def written(self, model: str) -> str:
+        """What of it changes the label of a model, as it is written in the file; else empty."""
+        mig, shared = self.of(model)
+        return ", ".join([*(["gfd.mig: single"] if mig == "single" else []), *(["gfd.shared: true"] if shared else [])])
+
+
+_AS_ALL: Final = GfdForm()
+
+
 class SchedulerDefault(_Settings, frozen=True, kw_only=True):
     """A scheduler for pods that name none. The first that fits the type and the namespace counts."""
 
@@ -320,6 +354,8 @@ class Config(_Settings, frozen=True, kw_only=True):
     """TPU pods."""
     eks: EksSettings = EksSettings()
     """Only with `platform: eks`."""
+    gfd: GfdSettings = GfdSettings()
+    """Only with `platform: gfd`."""
     exclusive_placement: bool = True
     """On GKE, each slice of a JobSet gets a node pool for itself."""
     shared_memory: bool | str = False
