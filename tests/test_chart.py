@@ -266,16 +266,27 @@ def test_secret_is_rendered_empty() -> None:
     assert set(secret) == {"apiVersion", "kind", "metadata", "type"}
 
 
-@pytest.mark.parametrize(
-    ("version", "platform"),
-    [("v1.33.4-gke.1350000", "gke"), ("v1.33.3-eks-ace6451", "eks"), ("v1.33.2", "gke"), ("v1.34.1+k3s1", "gke")],
-)
+@pytest.mark.parametrize(("version", "platform"), [("v1.33.4-gke.1350000", "gke"), ("v1.33.3-eks-ace6451", "eks")])
 def test_platform_by_version(version: str, platform: str) -> None:
     """`auto` is what the API server's version says; a platform that was named stays."""
     for value, expected in (("auto", platform), ("aks", "aks")):
         objects = render(at("config.platform", value), "--kube-version", version)
         config = yaml.safe_load(one(objects, "ConfigMap")["data"]["config.yaml"])
         assert config["platform"] == expected
+
+
+@pytest.mark.parametrize(
+    "version", ["v1.34", "v1.33.2", "v1.34.1+k3s1", "v1.33.5+rke2r1", "v1.30.7+IKS", "v1.34.1-aks-gke-like", ""]
+)
+def test_no_platform_is_guessed(version: str) -> None:
+    """k3s, RKE2, AKS, IBM's, Argo CD (major and minor alone) and no cluster at all: the message says what to run."""
+    args = ["--kube-version", version] if version else []
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, *args)
+    assert done.returncode != 0
+    assert "--set config.platform=gfd" in done.stderr
+
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, *args, "--set", "config.platform=gfd")
+    assert done.returncode == 0, done.stderr
 
 
 def test_old_servers_are_refused() -> None:

@@ -18,6 +18,8 @@ MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/
 PEM = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 EXISTING = {"tls": {"mode": "existing-secret", "existingSecret": "given", "caBundle": PEM}}
 CERT_MANAGER = {"tls": {"mode": "cert-manager"}}
+PLATFORM = {"config": {"platform": "gke"}}
+"""Rendered without a cluster, the chart wants it named."""
 MODES: dict[str, dict[str, Any]] = {"self-managed": {}, "cert-manager": CERT_MANAGER, "existing-secret": EXISTING}
 
 OTHERS: dict[str, Any] = {
@@ -133,7 +135,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 def helm(*args: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
     """Run helm, with values where they are given; whoever calls it looks at the exit code."""
     given = [] if values is None else ["--values", "-"]
-    text = None if values is None else json.dumps(values)
+    text = None if values is None else json.dumps(merged(PLATFORM, values))
     command = [str(binaries.ensure("helm")), *args, *given]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
