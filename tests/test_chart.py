@@ -445,6 +445,18 @@ def test_namespace_of_helm_test() -> None:
     assert rule == {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_the_config_is_checked_first(mode: str) -> None:
+    """By the webhook's own image and rights, before it starts, with nothing but the config to read."""
+    pod = one(render(MODES[mode]), "Deployment")["spec"]["template"]["spec"]
+    (first,), webhook = pod["initContainers"], pod["containers"][0]
+
+    assert first["args"] == ["config", "check", "/etc/accel/config/config.yaml"]
+    assert [mount["name"] for mount in first["volumeMounts"]] == ["config"]
+    for field in ("image", "imagePullPolicy", "resources", "securityContext"):
+        assert first[field] == webhook[field]
+
+
 def test_resources() -> None:
     """Requests, a memory limit, and no CPU limit."""
     for container in containers(render()).values():

@@ -53,7 +53,11 @@ class Site:
     @classmethod
     def parse(cls, data: bytes, filename: str, builtin: Iterable[tuple[str, bytes]]) -> "Site":
         """From the file's bytes (empty: all defaults) and the packaged catalogue files. Raises `BadConfig`."""
-        config = decode.decode(data, filename, Config)
+        return cls.of(decode.decode(data, filename, Config), filename, builtin)
+
+    @classmethod
+    def of(cls, config: Config, filename: str, builtin: Iterable[tuple[str, bytes]]) -> "Site":
+        """From a config that is decoded already. Raises `BadConfig`."""
         catalogue = Catalogue.parse(
             builtin,
             platform=config.platform,

@@ -147,6 +147,22 @@ class Catalogue:
         """Canonical names of all default types, in the catalogue's order."""
         return self._names
 
+    def models(self) -> frozenset[str]:
+        """The names of all models."""
+        return frozenset(entry.name for entry in self._entries.values() if isinstance(entry, Model))
+
+    def named(self, name: str) -> str:
+        """The type that a name means, by whatever spelling; empty where none does."""
+        if self._rules(name) is not None:
+            return f"the TPU {spelling(name)}"
+        entry = self._spelled.get(spelling(name))
+        return entry.name if entry is not None else ""
+
+    def rival(self, alias: str, model: str) -> str:
+        """Another model that has this alias too; empty where none has."""
+        every = (entry for entry in self._entries.values() if isinstance(entry, Model) and entry.name != model)
+        return next((e.name for e in every if spelling(alias) in map(spelling, e.aliases)), "")
+
     def matching(self, pattern: str) -> Iterator[str]:
         """The names that a shell pattern (`nvidia-*`) means."""
         return (name for name in self._names if fnmatchcase(name, pattern))
