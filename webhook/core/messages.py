@@ -92,6 +92,8 @@ DENIALS: Final[dict[str, str]] = {
     'give them different groupNames, or accel.io/multislice: "false"',
     "uncountable-slices": "{where}: the group {value} has members that are no TPU slices, so slices cannot be counted\n"
     'give the TPU replicated jobs a groupName of their own, or accel.io/multislice: "false"',
+    "hugepages-alone": "{where}: placement {value} gives it {resource}, and it asks for neither cpu nor memory\n"
+    "valid: a request of cpu or memory beside it (the API server refuses hugepages alone), or another placement",
     "one-queue": "accel.io/queue: {value} in one template and {other} in another: the object has one\n"
     "give all templates the same",
     "no-hostnames": "spec.network.enableDNSHostnames: false, but the hosts of {value} find each other by name\n"
@@ -129,6 +131,7 @@ WARNINGS: Final[dict[str, str]] = {
     "update-not-understood": "left as it was: {why}",
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
     "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
+    "hugepages-alone": "container {name} gets {resource} and has neither cpu nor memory: such Pods are refused",
     "queue-by-hand": "nothing is written on a {kind} itself: give it {key} by hand",
 }
 """code -> one sentence, without the prefix. User text goes in through `shown`."""

@@ -18,7 +18,7 @@ from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
 from webhook.core.resolution import Resolution, own_topology
 from webhook.core.rules.rule import Rule
-from webhook.core.schema.pod import Toleration
+from webhook.core.schema.pod import Container, Toleration
 from webhook.core.schema.site import Placement
 from webhook.core.template import PodTemplate
 
@@ -34,15 +34,15 @@ def placement(template: PodTemplate, resolution: Resolution) -> Iterable[Edit | 
     return _placed(template, resolution) if resolution.request.placements else ()
 
 
-def _placed(template: PodTemplate, resolution: Resolution) -> Iterator[Edit]:
+def _placed(template: PodTemplate, resolution: Resolution) -> Iterator[Edit | Warn]:
     chosen = list(_chosen(template, resolution))
     yield from _node_selector(template, resolution, chosen)
     yield from _tolerations(template, resolution, [t for _, found in chosen for t in found.tolerations])
-    for _, found in chosen:
+    for name, found in chosen:
         for key, value in found.annotations.items():
             if template.annotations.get(key) is None:
                 yield Put(("metadata", "annotations", key), value)
-        yield from _resources(resolution, found)
+        yield from _resources(template, resolution, name, found)
     wanted = _runtime_class(chosen)
     if wanted and not template.spec.runtimeClassName:
         yield Put(RUNTIME_CLASS, wanted)
@@ -128,17 +128,41 @@ def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
     return operator == "Exists" or same
 
 
-def _resources(resolution: Resolution, found: Placement) -> Iterator[Edit]:
+def _resources(template: PodTemplate, resolution: Resolution, name: str, found: Placement) -> Iterator[Edit | Warn]:
     """Requests and limits of each container with devices; a container that says either has its own."""
     for device_container in resolution.device_containers:
         for resource, amount in found.resources.items():
             if asked_amounts(device_container.container, resource):
                 continue
+            if resource.startswith(HUGEPAGES) and not _has_cpu_or_memory(device_container.container):
+                yield from _alone(template, resolution, device_container.container, name, resource)
             for part in ("limits", "requests"):
                 yield Put(
                     ("spec", device_container.list_name, device_container.index, "resources", part, resource),
                     str(amount),
                 )
+
+
+HUGEPAGES: Final = "hugepages-"
+
+
+def _has_cpu_or_memory(container: Container) -> bool:
+    return any(asked_amounts(container, resource) for resource in ("cpu", "memory"))
+
+
+def _alone(
+    template: PodTemplate, resolution: Resolution, container: Container, name: str, resource: str
+) -> Iterator[Warn]:
+    """The API server refuses hugepages on a container without either; a LimitRange may yet give a template's Pods some.
+
+    Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/core/validation/validation.go
+    (ValidateResourceRequirements)
+    """
+    if template.path or resolution.stored:
+        yield Warn("hugepages-alone", {"name": container.name, "resource": resource})
+        return
+    where = f"container {quoted(container.name)}"
+    raise Denied("hugepages-alone", where=where, value=name, resource=resource)
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:
