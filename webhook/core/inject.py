@@ -115,7 +115,9 @@ class _Read:
         """Of keys that nobody reads, then of those that say nothing here."""
         if not self._unknown and not self._vain:
             return []
-        return [*annotations.strange(self._unknown), *self._vain.values()]
+        heard = {key for target in self.targets for key, _ in target.resolution.request.outer}
+        vain = [warning for key, warning in self._vain.items() if key not in heard]
+        return [*annotations.strange(self._unknown), *vain]
 
 
 def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:
