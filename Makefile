@@ -70,7 +70,7 @@ control-plane: install  ## build and cache the control plane's binaries
 kube-demo: install  ## a real control plane with the chart on it: see the examples placed, try your own
 	$(BIN)/python -m tests.cluster.demo
 
-bench: install  ## measure the hot path
+bench: install  ## measure the hot path beside peers; ARGS="--against REF": beside another commit; ARGS=--quick: a minute
 	$(BIN)/python -m tests.support.compiled -m benchmarks $(ARGS)
 
 lock: install  ## renew requirements*.lock from pyproject.toml
@@ -79,3 +79,4 @@ lock: install  ## renew requirements*.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-build.in -o requirements-build.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-torchx.in -o requirements-torchx.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-readers.in -o requirements-readers.lock

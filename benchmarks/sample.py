@@ -41,6 +41,11 @@ def short(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
+def ratios(ours: Figure, theirs: Figure) -> Figure:
+    """The ratio of each round: what disturbed both sides of it is not in it."""
+    return Figure("x", [a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True) if b])
+
+
 def ratio(ours: Figure, theirs: Figure) -> float:
     """The median of the ratios of each round, which one disturbed round does not move."""
-    return median(a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True) if b)
+    return ratios(ours, theirs).median

@@ -8,7 +8,7 @@ with Servers(directory, authority) as servers:
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,13 +69,13 @@ class Servers:
         for server in self._running:
             server.process.stop()
 
-    def start(self, name: str, core: int | None = None) -> Server:
-        """Start one of NAMES and wait until it is ready; on one core, where one is given."""
+    def start(self, name: str, core: int | None = None, env: Mapping[str, str] | None = None) -> Server:
+        """Start one of NAMES and wait until it is ready; on one core, and in an environment, where one is given."""
         port, metrics_port = free_port(), free_port()
         command = self._command(name, port, metrics_port)
         began = time.monotonic()
         with machine.pinned(core) if core is not None else nullcontext():
-            process = Process(name, command, self._directory / f"{name}.log")
+            process = Process(name, command, self._directory / f"{name}.log", env)
         server = Server(name, process, port, self._directory / "ca.crt", metrics_port=metrics_port)
         self._running.append(server)
         wait_for(f"{name} to be ready", self._ready(server), START_SECONDS, [process])

@@ -1,13 +1,16 @@
 """The benchmarks compare like with like: what they do is checked without measuring anything."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from benchmarks import inprocess, reviews, sameness
+from benchmarks import against, inprocess, reviews, sameness
 from benchmarks.peers import textbook
 from benchmarks.peers.floor import Constant, Undecided
-from benchmarks.sample import Figure, ratio
+from benchmarks.sample import Figure, ratio, ratios
 from benchmarks.targets import TARGETS, Target
 from webhook.core.admission import admit
 
@@ -68,6 +71,75 @@ def test_a_peer_that_does_other_work_is_found() -> None:
 def test_ratios_are_of_the_same_round() -> None:
     """One disturbed round moves neither figure's ratio."""
     assert 2.0 == ratio(Figure("x", [200, 20, 210]), Figure("x", [100, 10, 105]))
+
+
+def test_a_ratio_has_a_spread_of_its_own() -> None:
+    """A round that was slow for both sides is no spread of their ratio; one that was slow for one side is."""
+    assert "2.00 ±0%" == ratios(Figure("us", [20, 200, 22]), Figure("us", [10, 100, 11])).text()
+    assert "2.00 ±50%" == ratios(Figure("us", [20, 20, 40]), Figure("us", [10, 10, 10])).text()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """One with two commits, of which the first has a setup.py that fails."""
+    root = tmp_path / "repository"
+    (root / "below").mkdir(parents=True)
+    git(root, "init", "--quiet")
+    for text in ("raise SystemExit('no compiler for this')", ""):
+        (root / "setup.py").write_text(text)
+        git(root, "add", "setup.py")
+        git(root, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", f"--message=of {text}")
+    return root
+
+
+def git(root: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=root, check=True)
+
+
+def test_another_tree_is_that_of_its_commit(repository: Path, tmp_path: Path) -> None:
+    """Whatever the checkout has by now, from whichever folder of it one asks; git is left knowing nothing of it."""
+    (repository / "setup.py").write_text("edited")
+    name = against.check_out("HEAD~1", tmp_path / "tree", repository / "below")
+
+    assert name.startswith("HEAD~1, ")
+    assert "no compiler for this" in (tmp_path / "tree" / "setup.py").read_text()
+    assert not (repository / ".git" / "worktrees").exists()
+
+
+def test_a_tree_that_does_not_compile_is_no_figure(repository: Path, tmp_path: Path) -> None:
+    """It is an error that says what the build said."""
+    against.check_out("HEAD~1", tmp_path / "tree", repository)
+
+    with pytest.raises(against.NoTree, match="HEAD~1 does not compile:\nno compiler for this"):
+        against.build(against.Tree("HEAD~1", tmp_path / "tree"))
+
+
+def test_a_commit_that_does_not_exist() -> None:
+    """The command says so and ends with 1."""
+    command = [sys.executable, "-m", "benchmarks", "--against", "no-such-commit"]
+    done = subprocess.run(command, cwd=against.HERE, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "benchmark stopped: git archive" in done.stderr
+    assert "no-such-commit" in done.stderr
+
+
+def test_admit_of_a_tree_is_measured_without_its_benchmarks(tmp_path: Path) -> None:
+    """All that is needed of a tree is its packages, and the answers are told apart."""
+    (tmp_path / "webhook").symlink_to(against.HERE / "webhook")
+    tree = against.Tree("only packages", tmp_path)
+    body = tmp_path / "body.json"
+    body.write_bytes(reviews.load("plain-pod"))
+    against.admit(tree, {"plain-pod": body}, batches=1)
+
+    assert tree.figures["admit, us: plain-pod"].median > 0
+    assert tree.lengths == {"plain-pod": len(admit(reviews.load("plain-pod"), inprocess.site()).body)}
+
+
+def test_a_tree_without_admit_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    """The checkout that is installed would answer in its place."""
+    with pytest.raises(against.NoTree, match="nothing has no `admit` of its own"):
+        against.admit(against.Tree("nothing", tmp_path), {})
 
 
 def test_slope_tells_linear_from_quadratic() -> None:

@@ -116,7 +116,7 @@ def test_one_denied_document_and_nothing_is_printed() -> None:
         (["inject", "-f", "webhook/core"], "", "error: webhook/core: no manifest in it (.yaml, .yml, .json)"),
         (["inject", "-f", "-", "--config", "/no/file"], POD, "error: /no/file: "),
         (["explain", "tpu-v4-17"], "", 'error: "tpu-v4-17" is not in the catalogue'),
-        (["explain", "nvidia-a100"], "", 'error: "nvidia-a100" names several accelerators'),
+        (["explain", "nvidia-a100"], "", 'error: "nvidia-a100" matches several accelerators'),
         (["explain", "tpu-v4-16", "--topology", "3x3x3"], "", 'error: accel.io/topology: "3x3x3"'),
         (["catalogue", "nvidia-h1000"], "", 'error: no type matches "nvidia-h1000"; nearest: nvidia-'),
         (["config", "check", "examples/pod.yaml"], "", "error: examples/pod.yaml:2: $.apiVersion is not a known key"),

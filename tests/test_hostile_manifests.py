@@ -293,7 +293,7 @@ def test_the_limits_are_those_of_the_page() -> None:
         f"| {text_limits.LEVELS} levels |",
         f"{text_limits.ALIASED_TIMES} times what the document has",
         f"{manifest.aliased_values:,} |",
-        f"{text_limits.FEW_CHARACTERS >> 20} MiB, and {manifest.aliased_characters >> 20} MiB |",
+        f"plus {text_limits.FEW_CHARACTERS >> 20} MiB; at most {manifest.aliased_characters >> 20} MiB |",
         f"more than {manifest.values:,} keys",
         f"more than {text_limits.MANIFESTS >> 20} MiB at once",
         f"more than {text_limits.CONFIG >> 20} MiB, which a ConfigMap",

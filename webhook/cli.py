@@ -193,42 +193,44 @@ def _flag(name: str, text: str) -> Any:
 
 DEFAULTS = Settings()
 
+Host = Annotated[str, _flag("--host", "Address to listen on; all, unless given.")]
+Port = Annotated[int, _flag("--port", "HTTPS port of /mutate.")]
+MetricsPort = Annotated[int, _flag("--metrics-port", "HTTP port of /healthz, /readyz and /metrics.")]
+CertFile = Annotated[str, _flag("--cert-file", "Certificate (PEM); watched.")]
+KeyFile = Annotated[str, _flag("--key-file", "Its private key (PEM); watched.")]
+SelfSigned = Annotated[bool, _flag("--self-signed", "Make a certificate for localhost instead.")]
+TlsMinVersion = Annotated[Literal["1.2", "1.3"], _flag("--tls-min-version", "Oldest TLS version accepted.")]
+ClientCaFile = Annotated[str, _flag("--client-ca-file", "Answer only clients with a certificate from these CAs (PEM).")]
+ClientNames = Annotated[
+    list[str] | None, _flag("--client-names", "Names, one of which the client's certificate must carry.")
+]
+StateFile = Annotated[str, _flag("--state-file", "What `accel certs run` writes: not ready before it says so.")]
+Watched = Annotated[str, _flag("--config", "Site config (YAML); watched.")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], _flag("--log-level", "debug: one line per decision.")
+]
+LameDuck = Annotated[float, _flag("--lame-duck", "Seconds to go on serving after SIGTERM.")]
+DrainTimeout = Annotated[float, _flag("--drain-timeout", "Seconds that calls in flight may then take.")]
+MaxBodies = Annotated[int, _flag("--max-bodies", "Request bodies that may be half read at once.")]
+
 
 @app.command()
 def serve(
-    host: Annotated[str, _flag("--host", "Address to listen on; all, unless given.")] = DEFAULTS.host,
-    port: Annotated[int, _flag("--port", "HTTPS port of /mutate.")] = DEFAULTS.port,
-    metrics_port: Annotated[
-        int, _flag("--metrics-port", "HTTP port of /healthz, /readyz and /metrics.")
-    ] = DEFAULTS.metrics_port,
-    cert_file: Annotated[str, _flag("--cert-file", "Certificate (PEM); watched.")] = DEFAULTS.cert_file,
-    key_file: Annotated[str, _flag("--key-file", "Its private key (PEM); watched.")] = DEFAULTS.key_file,
-    self_signed: Annotated[
-        bool, _flag("--self-signed", "Make a certificate for localhost instead.")
-    ] = DEFAULTS.self_signed,
-    tls_min_version: Annotated[
-        Literal["1.2", "1.3"], _flag("--tls-min-version", "Oldest TLS version accepted.")
-    ] = DEFAULTS.tls_min_version,
-    client_ca_file: Annotated[
-        str, _flag("--client-ca-file", "Answer only clients with a certificate from these CAs (PEM).")
-    ] = DEFAULTS.client_ca_file,
-    client_names: Annotated[
-        list[str] | None, _flag("--client-names", "Names, one of which the client's certificate must carry.")
-    ] = None,
-    state_file: Annotated[
-        str, _flag("--state-file", "What `accel certs run` writes: not ready before it says so.")
-    ] = DEFAULTS.state_file,
-    config: Annotated[str, _flag("--config", "Site config (YAML); watched.")] = DEFAULTS.config,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _flag("--log-level", "debug: one line per decision.")
-    ] = DEFAULTS.log_level,
-    lame_duck: Annotated[float, _flag("--lame-duck", "Seconds to go on serving after SIGTERM.")] = DEFAULTS.lame_duck,
-    drain_timeout: Annotated[
-        float, _flag("--drain-timeout", "Seconds that calls in flight may then take.")
-    ] = DEFAULTS.drain_timeout,
-    max_bodies: Annotated[
-        int, _flag("--max-bodies", "Request bodies that may be half read at once.")
-    ] = DEFAULTS.max_bodies,
+    host: Host = DEFAULTS.host,
+    port: Port = DEFAULTS.port,
+    metrics_port: MetricsPort = DEFAULTS.metrics_port,
+    cert_file: CertFile = DEFAULTS.cert_file,
+    key_file: KeyFile = DEFAULTS.key_file,
+    self_signed: SelfSigned = DEFAULTS.self_signed,
+    tls_min_version: TlsMinVersion = DEFAULTS.tls_min_version,
+    client_ca_file: ClientCaFile = DEFAULTS.client_ca_file,
+    client_names: ClientNames = None,
+    state_file: StateFile = DEFAULTS.state_file,
+    config: Watched = DEFAULTS.config,
+    log_level: LogLevel = DEFAULTS.log_level,
+    lame_duck: LameDuck = DEFAULTS.lame_duck,
+    drain_timeout: DrainTimeout = DEFAULTS.drain_timeout,
+    max_bodies: MaxBodies = DEFAULTS.max_bodies,
 ) -> None:
     """Run the webhook. Every option is an environment variable too: --cert-file is ACCEL_CERT_FILE."""
     settings = Settings(

@@ -50,7 +50,7 @@ def test_gpus_for_master_and_workers(cluster: ControlPlane, namespace: str) -> N
 def test_the_hosts_of_a_slice(cluster: ControlPlane, namespace: str) -> None:
     """A master and a worker are the two hosts of a v4-16; that nobody gives them ids is said."""
     (warning,) = create(cluster, namespace, Master=role(1, type="tpu-v4-16"), Worker=role(1, type="tpu-v4-16"))
-    assert "nobody sets TPU_WORKER_ID" in warning
+    assert "nothing sets TPU_WORKER_ID" in warning
     pods = running(cluster, namespace, 2)
 
     assert {p["spec"]["nodeName"][:8] for p in pods} == {"v4-2x2x2"}

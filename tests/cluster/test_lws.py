@@ -118,7 +118,7 @@ def test_a_leader_without_tpus_is_no_host(cluster: ControlPlane, namespace: str)
     """The leader is one more pod, on a CPU node; the workers' ids start at 0."""
     obj = lws(leaderTemplate=template("router"), workerTemplate=template("main", V4_16))
     (warning,) = create(cluster, namespace, obj)
-    assert "the leader holds no TPUs" in warning
+    assert "the leader has no TPUs" in warning
     leader, *workers = running(cluster, namespace, 3)
 
     assert leader["spec"]["nodeName"] == "cpu"

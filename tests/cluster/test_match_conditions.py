@@ -376,19 +376,27 @@ def test_namespaces(api: ControlPlane) -> None:
     assert called(create(api, "asks", "v1", "Pod", body)) == "pods.accel.io"
 
 
+IMMUTABLE = ("jobs", "jobsets", "vcjobs")
+"""Kinds whose templates cannot change."""
+
+
 @pytest.mark.parametrize(
     ("entry", "change", "quiet"),
     [
         ("jobs", {"suspend": True}, None),
         ("vcjobs", {"minAvailable": 2}, None),
         ("leaderworkersets", {"replicas": 2}, None),
+        ("deployments", {"replicas": 2}, None),
+        ("cronjobs", {"suspend": True}, None),
+        ("rayclusters", {"suspend": True}, None),
+        ("pytorchjobs", {"runPolicy": {"suspend": True}}, None),
         ("jobsets", {"replicatedJobs": [{"name": "a"}]}, {"suspend": True}),
     ],
 )
 def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: dict[str, Any] | None) -> None:
     """A changed spec of an object that asked is sent again; a label, or an object that ends, is not.
 
-    Of a LeaderWorkerSet, whose templates may change, also changed annotations, and one that asked until now.
+    Where templates may change, also changed annotations, and one that asked until now.
     """
     version, kind, _ = KINDS[entry]
     namespace = api.namespace()
@@ -407,7 +415,7 @@ def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: d
         return called(api.request("PATCH", f"{path}/{name}", body, {"dryRun": "All"}))
 
     sent = f"{entry}.reapply.accel.io"
-    follows = sent if entry == "leaderworkersets" else ""
+    follows = "" if entry in IMMUTABLE else sent
     api.wait_for("the namespace's label", lambda: updated("asked", {"spec": change}) == sent)
     assert updated("did-not", {"spec": change}) == ""
     assert updated("did-not", {"metadata": {"annotations": KEY}, "spec": change}) == sent
@@ -419,10 +427,10 @@ def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: d
         assert updated("asked", {"spec": quiet}) == ""
 
 
-def test_updates_of_other_kinds(api: ControlPlane) -> None:
-    """Only these four kinds are ever sent when they are updated, and Pods are not."""
+def test_updates_of_every_kind(api: ControlPlane) -> None:
+    """Every kind of workload is judged when it is updated; Pods are not."""
     updates = {w["name"] for w in configuration({})["webhooks"] if "UPDATE" in w["rules"][0]["operations"]}
-    assert updates == {f"{k}.reapply.accel.io" for k in ("jobs", "jobsets", "vcjobs", "leaderworkersets")}
+    assert updates == {f"{kind}.reapply.accel.io" for kind in KINDS}
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ def test_shared_memory_is_a_switch_or_a_size(text: str, value: bool | str) -> No
 ERRORS = {
     "platform: gek": 'site.yaml: $.platform: found "gek"; valid: aks, eks, gfd, gke, none',
     "platfrom: gke": "site.yaml: $.platfrom is not a known key; did you mean platform?",
-    "zzz: 1": "site.yaml: $.zzz is not a known key; valid: accelerators, catalogue, detect, eks, exclusivePlacement, "
-    "gfd, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
+    "zzz: 1": "site.yaml: $.zzz is not a known key; valid: accelerators, catalogue, claims, controllers, "
+    "detect, eks, exclusivePlacement, gfd, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
     "tpu: {environment: half}": 'site.yaml: $.tpu.environment: found "half"; valid: full, megascale',
     "tpu: {legacyNodes: 1}": "site.yaml: $.tpu.legacyNodes: found 1; valid: true or false",
     "tpu: {legacyVersion: 2.2}": "site.yaml: $.tpu.legacyVersion: found 2.2; valid: text",
@@ -208,7 +208,7 @@ ERRORS = {
     "$.catalogue[0].count: this and each of extras are numbers from 1 to 65536",
     "catalogue: [{kind: model, name: a, of: nvidia-gpu, most: {gke: 65537}}]": "site.yaml: $.catalogue[0].most: "
     "devices in one node are numbers from 1 to 65536",
-    '"a\\nb\\u202e": 1': "site.yaml: $.a?b? is not a known key; valid: accelerators, catalogue, "
+    '"a\\nb\\u202e": 1': "site.yaml: $.a?b? is not a known key; valid: accelerators, catalogue, claims, controllers, "
     "detect, eks, exclusivePlacement, gfd, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
 }
 

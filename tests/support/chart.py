@@ -30,7 +30,7 @@ OTHERS: dict[str, Any] = {
     "image.pullPolicy": "Always",
     "image.pullSecrets": ["pull"],
     "config.platform": "eks",
-    "config.tpu": {"environment": "full", "legacyNodes": True, "legacyVersion": "2.12"},
+    "config.tpu": {"environment": "full", "avoidMetadataServer": False, "legacyNodes": True, "legacyVersion": "2.12"},
     "config.eks": {"autoMode": True},
     "config.gfd": {"mig": "single", "shared": True, "models": {"nvidia-t4": {"shared": False}}},
     "config.exclusivePlacement": False,
@@ -40,6 +40,8 @@ OTHERS: dict[str, Any] = {
         "defaults": [{"types": ["nvidia-*"], "scheduler": "volcano"}],
         "queues": {"default-scheduler": {"label": "kueue.x-k8s.io/queue-name", "where": "workload"}},
     },
+    "config.claims": {"devices": ["team-gpu-*"]},
+    "config.controllers": ["Experiment.example.com"],
     "config.placements": {
         "spot": {"nodeSelector": {"cloud.google.com/gke-spot": "true"}, "runtimeClassName": "nvidia"},
         "net": {"resources": {"vpc.amazonaws.com/efa": 4}, "tolerations": [{"key": "a", "tolerationSeconds": 60}]},

@@ -63,12 +63,17 @@ def build() -> None:
         (PLACE / name).symlink_to(ROOT / name)
     for name in COPIED:
         shutil.copytree(ROOT / name, PLACE / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-    environment = {**os.environ, "ACCEL_COMPILE": "1"}
-    done = subprocess.run(command, cwd=PLACE, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"the core does not compile:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    if said := in_place(PLACE):
+        raise SystemExit(f"the core does not compile:\n{said}")
     stamp.write_text(digest.hexdigest())
+
+
+def in_place(root: Path) -> str:
+    """Compile the core of the tree in that folder, beside its sources: what was said where that failed, else ""."""
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    environment = {**os.environ, "ACCEL_COMPILE": "1", "PYTHONPATH": str(root)}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else f"{done.stdout[-2000:]}{done.stderr[-4000:]}" or "no word of why"
 
 
 def main() -> int:

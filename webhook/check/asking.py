@@ -12,7 +12,6 @@ from webhook.core.devices import asked_amounts
 from webhook.core.inject import inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied
-from webhook.core.resolution import own_topology
 from webhook.core.site import Site
 
 ENDED = ("Succeeded", "Failed")
@@ -27,7 +26,7 @@ def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[As
     namespace, name = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
     try:
         obj = view(workload, raw)
-        if workload.skipped(obj) is not None:
+        if workload.skipped(obj, site) is not None:
             return
         told = _refused(workload, obj, Context(namespace, site)) if workload.reapply == "mutable" else ""
         for target in targets_of(workload, obj, Context(namespace, site)):
@@ -73,7 +72,7 @@ def _differs(target: Target) -> str:
         return f"asks for {hardware.name}, and {injected} was injected"
     for label, values in hardware.selector:
         have = (template.spec.nodeSelector or {}).get(label)
-        if have is not None and have not in values and not own_topology(template):
+        if have is not None and have not in values and not resolution.formed:
             return f"asks for {hardware.name}, and selects {label}: {have}"
     if resolution.request.mode == "plugin":
         for held in resolution.device_containers:

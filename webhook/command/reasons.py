@@ -14,7 +14,7 @@ from webhook.core import annotations, scheduling
 from webhook.core.annotations import INJECT, NONE, TYPE, Levels, read_annotations
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import LEFT_ALONE, inject, targets_of
-from webhook.core.kinds.kind import Context, Kind, Target
+from webhook.core.kinds.kind import Context, Kind, Target, with_devices
 from webhook.core.kinds.queue import outside
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Section, at, render, steps
@@ -254,7 +254,7 @@ def _below(node: Any, step: str | int) -> Any:
 
 
 def _around(workload: Kind[Any], obj: Any, targets: Sequence[Target], context: Context, value: Any) -> Iterator[Line]:
-    hosts = next((t.resolution.accelerator for t in targets if t.resolution.multi_host), None)
+    hosts = next((t.resolution.accelerator for t in with_devices(targets) if t.resolution.multi_host), None)
     queues = {key.label or key.annotation for key in context.site.queues.values()}
     for found in outside(workload, obj, targets, context):
         if not isinstance(found, Warn):

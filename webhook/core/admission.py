@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import msgspec
 
 from webhook.core import limits, review, update
-from webhook.core.inject import Injection, inject
+from webhook.core.inject import Injection, inject, refused
 from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
@@ -96,9 +96,9 @@ def _too_deep(body: bytes, deep: TooDeep) -> Answer:
     request = review.decode_head(body)
     if request is None:
         return _bad(deep)
-    denied = limits.too_large("the object", "more levels than can be read", "some hundreds of levels, one in another")
+    denied = limits.too_large("the object", "too many nested levels", "a few hundred")
     if request.operation == "UPDATE":
-        return _allowed(request, "unchanged", update.refused(denied).warnings, code=denied.code)
+        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
     return _denied(request, denied)
 
 
@@ -159,7 +159,11 @@ def _unseen(request: Request[Any], denied: Denied) -> Answer:
 def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool:
     if mentions_us(raw):
         return True
-    return request.operation == "UPDATE" and workload.reapply == "mutable" and mentions_us(bytes(request.oldObject))
+    return (
+        request.operation == "UPDATE"
+        and workload.reapply in ("mutable", "judged")
+        and mentions_us(bytes(request.oldObject))
+    )
 
 
 def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Answer:
@@ -172,7 +176,7 @@ def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) ->
 
 def _refused(request: Request[Any], workload: Kind[Any], denied: Denied) -> Answer:
     if request.operation == "UPDATE" and workload.reapply == "immutable":  # a schemaless kind's fields
-        return _allowed(request, "unchanged", update.refused(denied).warnings, code=denied.code)
+        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
     return _denied(request, denied)
 
 
@@ -203,6 +207,8 @@ def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site)
     if request.operation != "UPDATE":
         return inject(workload, obj, context)
     old = review.plain(request.oldObject)
+    if workload.reapply == "judged":
+        return update.judge(workload, review.plain(request.object), old, context)
     if workload.reapply == "mutable":
         return update.follow_type(workload, review.plain(request.object), old, context)
     return update.keep_stored(workload, obj, old, context)
@@ -224,7 +230,7 @@ def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: I
     patch = review.encode_patch(operations, PATCH)
     if patch is None:
         size = f"more than {PATCH:,} bytes of changes"
-        return _refused(request, workload, limits.too_large("what is to be injected", size, f"{PATCH:,}"))
+        return _refused(request, workload, limits.too_large("the injection", size, f"{PATCH:,}"))
     response = Response(
         uid=request.uid,
         allowed=True,

@@ -251,7 +251,7 @@ def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, 
     """A placeholder is a type, with its container, on the template itself."""
     resources = sorted({resource for _, resource, _ in held})
     if len(resources) > 1:
-        raise Denied("two-types", where="a limit", value=resources[0], other=quoted(resources[1]) + " too")
+        raise Denied("two-types", where="a limit", value=resources[0], other=f"another for {quoted(resources[1])}")
     amounts = {_amount(name, resource, amount) for name, resource, amount in held}
     if len(amounts) > 1:
         found = ", ".join(map(str, sorted(amounts)))
@@ -259,7 +259,7 @@ def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, 
             "placeholder-quantity",
             where=f"limit {resources[0][:64]}",
             value=found,
-            valid="one number for all",
+            valid="the same number for all",
         )
     near, device_containers = levels[-1], tuple(dict.fromkeys(name for name, _, _ in held))
     meant = {**near, TYPE: resources[0].removeprefix(PREFIX), CONTAINER: ",".join(device_containers)}
@@ -283,7 +283,7 @@ def _amount(container: str, resource: str, amount: object) -> int:
         where = f"limit {resource[:64]} of container {quoted(container)}"
         if isinstance(amount, str):
             limits.check(where, amount, limits.QUANTITY)
-        raise Denied("placeholder-quantity", where=where, value=amount, valid="an integer from 1 (a TPU: 1)")
+        raise Denied("placeholder-quantity", where=where, value=amount, valid="an integer from 1 (for a TPU: 1)")
     return count
 
 
@@ -333,8 +333,8 @@ def _filled(key: str, value: str | None) -> str | None:
 def _count(value: str | None) -> int | None:
     if value is None:
         return None
-    if not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value) > 0):
-        raise Denied("bad-value", where=COUNT, value=value, valid="an integer from 1")
+    if not (value.isascii() and value.isdecimal() and len(value) < 10):
+        raise Denied("bad-value", where=COUNT, value=value, valid="an integer from 1, or 0 for the nodes alone")
     return int(value)
 
 
@@ -343,7 +343,7 @@ def _names(key: str, value: str | None) -> tuple[str, ...]:
         return ()
     names = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
     if "" in names:
-        raise Denied("bad-value", where=key, value=value, valid="a name, or several with commas between them")
+        raise Denied("bad-value", where=key, value=value, valid="a name, or comma-separated names")
     return names
 
 

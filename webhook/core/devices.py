@@ -1,6 +1,6 @@
 """Which containers hold the devices, and how many each. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -8,8 +8,10 @@ from webhook.core import limits, quantity
 from webhook.core.annotations import COUNT, TypeRequest
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.messages import Denied, quoted
-from webhook.core.schema.pod import Annotations, Container
-from webhook.core.template import Placed
+from webhook.core.own_devices import OwnDevices
+from webhook.core.schema.pod import Container
+from webhook.core.sidecars import ARGO, ARGO_WAIT, PRIMARY, SIDECARS
+from webhook.core.template import Placed, PodTemplate
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
@@ -70,42 +72,57 @@ def asked(within: str, container: Container, resource: str) -> int | None:
                 value=count,
                 resource=resource,
                 type="resources.limits",
-                want=found,
+                gives=f"says {found}",
+                valid=f"{found} in both",
             )
         found = count
     return found
 
 
 def _named_part(within: str, container: Container, part: str) -> str:
-    return f"{within} {quoted(container.name)}: resources.{part}"
+    return f"{_container_name(within, container)}: resources.{part}"
+
+
+def _container_name(within: str, container: Container) -> str:
+    return f"{within.removesuffix('s')} {quoted(container.name)}"
+
+
+def runs_beside(list_name: str, container: Container) -> bool:
+    """Whether a container runs as long as its Pod: an ordinary one, or a sidecar among the init containers.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
+    """
+    return list_name == "containers" or container.restartPolicy == "Always"
 
 
 def _amounts(placed: Sequence[Placed], resource: str) -> Amounts:
-    """What the ordinary containers ask for; init containers are looked at only where they are named."""
+    """What the containers ask for that run beside each other; other init containers count only where they are named."""
     found: Amounts = {}
     for within, index, container in placed:
-        amount = asked(within, container, resource) if within == "containers" else None
+        amount = asked(within, container, resource) if runs_beside(within, container) else None
         if amount:
             found[within, index] = amount
     return found
 
 
-def _unnamed(
-    request: TypeRequest, annotations: Annotations, placed: Sequence[Placed], amounts: Amounts
-) -> list[Placed]:
+def _unnamed(request: TypeRequest, template: PodTemplate, asking: Collection[tuple[str, int]]) -> list[Placed]:
     """The containers that get devices where none is named: those that ask, else the default, else the first."""
-    ordinary = [p for p in placed if p[0] == "containers"]
-    asking = [p for p in ordinary if p[:2] in amounts] if amounts else []
-    if asking:
-        return asking
+    found = [p for p in template.containers if p[:2] in asking] if asking else []
+    if found:
+        return found
+    ordinary = [p for p in template.containers if p[0] == "containers"]
     if not ordinary:
         raise Denied("no-containers", value=request.type)
-    default = annotations.get(DEFAULT_CONTAINER)
-    if default:
-        for candidate in ordinary:
-            if candidate[2].name == default:
-                return [candidate]
-    return ordinary[:1]
+    for default in (template.annotations.get(DEFAULT_CONTAINER), template.annotations.get(PRIMARY)):
+        if default:
+            for candidate in ordinary:
+                if candidate[2].name == default:
+                    return [candidate]
+    return [next((p for p in ordinary if not _is_sidecar(template, p[2])), ordinary[0])]
+
+
+def _is_sidecar(template: PodTemplate, container: Container) -> bool:
+    return container.name in SIDECARS or (container.name == ARGO_WAIT and ARGO in template.annotations)
 
 
 def _named(names: Sequence[str], placed: Sequence[Placed]) -> list[Placed]:
@@ -122,29 +139,71 @@ def _named(names: Sequence[str], placed: Sequence[Placed]) -> list[Placed]:
 def device_containers(
     request: TypeRequest,
     accelerator: Accelerator,
-    annotations: Annotations,
-    placed: Sequence[Placed],
+    template: PodTemplate,
+    own: OwnDevices,
     keep: bool = False,
 ) -> tuple[DeviceContainer, ...]:
     """Every container that holds devices after injection; raises `Denied` where the user's amounts do not fit.
 
     `keep`: amounts that are there are an earlier injection's, and right as they are.
     """
-    resource = accelerator.resource
+    resource, placed = accelerator.resource, template.containers
+    if request.count == 0:
+        return _none(request, accelerator, placed)
     amounts: Amounts | None = None
     if request.containers:
         picked = _named(request.containers, placed)
     else:
         amounts = _amounts(placed, resource)
-        picked = _unnamed(request, annotations, placed, amounts)
+        picked = _unnamed(request, template, own.containers if own.names else amounts)
+    if own.names:
+        return tuple([DeviceContainer(*p, 0) for p in picked])
     if keep:
         there = [(w, i, c, n) for w, i, c in placed if (n := asked(w, c, resource))]
         if there:
             return tuple([DeviceContainer(*one) for one in there])
     if accelerator.slice is None:
-        return _gpu(request, accelerator, picked)
-    _whole_share(request, accelerator)
-    return _tpu(request, accelerator, picked, placed, _amounts(placed, resource) if amounts is None else amounts)
+        found = _gpu(request, accelerator, picked)
+    else:
+        _whole_share(request, accelerator)
+        found = _tpu(request, accelerator, picked, placed, _amounts(placed, resource) if amounts is None else amounts)
+    _check_node(request, accelerator, found, placed)
+    return found
+
+
+def _none(request: TypeRequest, accelerator: Accelerator, placed: Sequence[Placed]) -> tuple[DeviceContainer, ...]:
+    """A count of 0: the nodes without the devices. It cannot be said of a Pod that asks for them."""
+    if request.mode == "host":
+        raise Denied("count-conflict", value=0, type="accel.io/mode: host", valid="1 or more, or leave it out")
+    if request.placeholders:
+        raise Denied("count-conflict", value=0, type=request.where, valid="accel.io/type in place of the limit")
+    for list_name, _, container in placed:
+        if asked(list_name, container, accelerator.resource):
+            valid = f"no {accelerator.resource} in {list_name} {quoted(container.name)}, or leave it out"
+            raise Denied("count-conflict", value=0, type=accelerator.name, valid=valid)
+    return ()
+
+
+def _check_node(
+    request: TypeRequest, accelerator: Accelerator, found: Sequence[DeviceContainer], placed: Sequence[Placed]
+) -> None:
+    """What all containers need at a time must be on one node."""
+    most = accelerator.most
+    total = _at_once(found, placed, accelerator.resource) if most is not None else 0
+    if most is None or total <= most:
+        return
+    where = "the Pod's containers together"
+    if request.count and sum(h.devices for h in found) > most:
+        each = f" for each of {len(found)} containers" if len(found) > 1 else ""
+        where = f"{COUNT} {request.count}{each}"
+    raise Denied(
+        "too-many-devices",
+        where=where,
+        value=total,
+        resource=accelerator.resource,
+        type=accelerator.name,
+        most=most,
+    )
 
 
 def _tpu(
@@ -191,28 +250,37 @@ def _gpu(request: TypeRequest, accelerator: Accelerator, picked: list[Placed]) -
     else:
         wanted = _agreed(request)
     resource = accelerator.resource
-    found = tuple([_holder(p, wanted or asked(p[0], p[2], resource) or 1, accelerator) for p in picked])
-    total = _at_once(found)
-    if accelerator.most is not None and total > accelerator.most:
-        where = f"{COUNT}" if request.count else f"{len(found)} containers" if len(found) > 1 else "the container"
-        raise Denied(
-            "too-many-devices",
-            where=where,
-            value=total,
-            resource=resource,
-            type=accelerator.name,
-            most=accelerator.most,
-        )
-    return found
+    return tuple([_holder(p, wanted or asked(p[0], p[2], resource) or 1, accelerator) for p in picked])
 
 
-def _at_once(found: Sequence[DeviceContainer]) -> int:
-    """The devices that the Pod needs at a time: init containers come before the others, and give theirs back.
+def _at_once(found: Sequence[DeviceContainer], placed: Sequence[Placed], resource: str) -> int:
+    """The devices that the Pod needs at a time. Init containers run one after the other, beside the sidecars that
+    were started before them, and give their devices back.
 
     Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
     """
-    together = sum(h.devices for h in found if h.list_name == "containers")
-    return max(together, *(h.devices for h in found))
+    given = {(h.list_name, h.index): h.devices for h in found}
+    together = starting = 0
+    for list_name, index, container in sorted(placed, key=_start):
+        amount = given.get((list_name, index))
+        if amount is None:
+            amount = _plain_amount(container, resource)
+        if runs_beside(list_name, container):
+            together += amount
+        else:
+            starting = max(starting, together + amount)
+    return max(together, starting)
+
+
+def _plain_amount(container: Container, resource: str) -> int:
+    """What a container that we do not touch asks for; an odd amount is the API server's to judge."""
+    amounts = [quantity.devices(amount) or 0 for _, amount in asked_amounts(container, resource)]
+    return max(0, *amounts) if amounts else 0
+
+
+def _start(placed: Placed) -> bool:
+    """Init containers first, each kind in its own order."""
+    return placed[0] == "containers"
 
 
 def _agreed(request: TypeRequest) -> int:
@@ -226,19 +294,20 @@ def _agreed(request: TypeRequest) -> int:
 def _holder(template: Placed, want: int, accelerator: Accelerator) -> DeviceContainer:
     within, index, container = template
     existing = asked(within, container, accelerator.resource)
-    if existing not in (None, want):
+    if existing not in (None, 0, want):
         raise Denied(
             "devices-conflict",
-            where=f"{within} {quoted(container.name)}",
+            where=_container_name(within, container),
             value=existing,
             resource=accelerator.resource,
             type=accelerator.name,
-            want=want,
+            gives=f"gives it {want}",
+            valid=f"{want}, or no {accelerator.resource} at all",
         )
     return DeviceContainer(within, index, container, want)
 
 
 def two_hosts(request: TypeRequest, resource: str, placed: Sequence[Placed]) -> int | None:
     """Chips per host that the template's own words point to, where a shape exists in two forms."""
-    amounts = [n for w, _, c in placed if w == "containers" and (n := asked(w, c, resource))]
+    amounts = [n for w, _, c in placed if runs_beside(w, c) and (n := asked(w, c, resource))]
     return sum(amounts) if amounts else request.count

@@ -8,28 +8,29 @@ The webhook and `accel inject` share it, so that both say the same of the same o
 4. the object's own fields.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from webhook.core import annotations, limits
-from webhook.core.annotations import INJECT, NONE, TYPE, TemplateAnnotations, read_annotations
+from webhook.core.annotations import INJECT, INJECTED, NONE, TOPOLOGY, TYPE, TemplateAnnotations, read_annotations
 from webhook.core.kinds.kind import Context, Kind, Target, Targets
 from webhook.core.kinds.queue import outside
+from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
-from webhook.core.patch import Edit, Path, Remove, Section, within
+from webhook.core.patch import Edit, Path, Remove, Section, at, within
 from webhook.core.resolution import resolve
 from webhook.core.rules.detect import detected
 from webhook.core.rules.rules import RULES
 from webhook.core.template import PodTemplate, annotations_of, controller_of
 
 LEFT_ALONE: Final = {
-    "mirror-pod": "a mirror Pod is its kubelet's",
+    "mirror-pod": "a mirror Pod belongs to its kubelet",
     "daemonset-pod": "a DaemonSet's Pods are placed by their controller",
     "windows-pod": "no accelerator is injected into Windows Pods",
-    "node-chosen": "spec.nodeName is set, so no scheduler will see it",
+    "node-chosen": "spec.nodeName is set, so no scheduler sees the Pod",
 }
-"""Skips that a user who wrote an annotation should hear of; other codes are silent."""
+"""Reasons for skipping that produce a warning where the user wrote an annotation; other codes are silent."""
 
 
 @final
@@ -50,18 +51,33 @@ class Injection:
         return [edit for section in self.sections for edit in within(section.path, section.edits)]
 
 
+def refused(denied: Denied) -> Injection:
+    """An object that passes although it would be denied, since it is there anyway: left as it is, with a warning."""
+    return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
+
+
 def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     """The edits that give every pod template of `obj` what it asks for; raises `Denied`."""
-    code = kind.skipped(obj)
+    try:
+        return _injected(kind, obj, context)
+    except Denied as denied:
+        if kind.judged_before(obj):
+            return refused(denied)
+        raise
+
+
+def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
+    code = kind.skipped(obj, context.site)
     if code is not None:
-        return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, context, code)))
+        return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)
     targets = kind.resolve_group(obj, read.targets, context)
     collected = _Collected(read.warnings())
-    for target in targets:
+    for target in (*targets, *read.placed):
         collected.add_template(target)
-    collected.add_object(outside(kind, obj, targets, context))
-    names = [target.resolution.accelerator.name for target in targets]
+        collected.warnings += _unused_multislice(kind, obj, target)
+    collected.add_object(outside(kind, obj, (*targets, *read.placed), context))
+    names = [target.resolution.accelerator.name for target in (*targets, *read.placed)]
     for template in read.unasked:
         brought = detected(template, context.namespace, context.site)
         collected.add_object(brought.found, template.path)
@@ -75,7 +91,8 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
 
 def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
     """The pod templates that asked, and what each gets; raises `Denied`."""
-    return kind.resolve_group(obj, _read(kind, obj, context).targets, context)
+    read = _read(kind, obj, context)
+    return [*kind.resolve_group(obj, read.targets, context), *read.placed]
 
 
 class _Read:
@@ -83,6 +100,7 @@ class _Read:
 
     def __init__(self, kind: Kind[Any], obj: Any) -> None:
         self.targets: list[Target] = []
+        self.placed: list[Target] = []  # on the nodes without devices: to their kind they are no part of a slice
         self.unasked: list[PodTemplate] = []  # may get something for their resources alone
         self._unknown: list[str] = []
         self._vain: dict[str, Warn] = {}
@@ -105,11 +123,16 @@ class _Read:
 
     def add_target(self, target: Target) -> None:
         """A template that asked. It gets a copy of the object's words, and a long list is read again for each."""
-        self.targets.append(target)
+        (self.placed if target.resolution.placed_only else self.targets).append(target)
         self._copied += sum([len(word) for _, word in target.resolution.request.outer])
         if self._copied > limits.ANSWER:
             size = f"more than {limits.ANSWER:,} characters of annotations"
-            raise limits.too_large("what is to be injected", size, f"{limits.ANSWER:,}")
+            raise limits.too_large("the injection", size, f"{limits.ANSWER:,}")
+
+    def add_shadowed(self, warning: Warn | None) -> None:
+        """Each object says it once: of the first template."""
+        if warning is not None:
+            self._vain.setdefault(TYPE, warning)
 
     def warnings(self) -> list[Warn]:
         """Of keys that nobody reads, then of those that say nothing here."""
@@ -130,6 +153,8 @@ def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:
         target = _target(template, said, context)
         if target is not None:
             read.add_target(target)
+            if context.created and not context.stored:
+                read.add_shadowed(_shadowed(obj, target, said, context))
         elif context.site.detect and said.off is None and not said.typed:
             read.unasked.append(template)
     return read
@@ -146,6 +171,40 @@ def _target(template: PodTemplate, said: TemplateAnnotations, context: Context) 
         return Target(template, resolve(asked, template, context.namespace, context.site, context.stored))
     except Denied as denied:
         raise denied.within(template.name) from None
+
+
+def _shadowed(obj: Any, target: Target, said: TemplateAnnotations, context: Context) -> Warn | None:
+    """The type of an earlier injection stands on the template, and the user has changed the one further out since.
+
+    The nearest wins all the same: it may be an override, which it is for certain where the user's file has it.
+    """
+    near, *outer = reversed(said.levels)
+    if near.get(INJECTED) != target.resolution.accelerator.name or TYPE not in near:
+        return None
+    for distance, level in enumerate(outer, 1):
+        if TYPE not in level:
+            continue
+        if _same_type(level, near, target, context) or _in_file(obj, target.template.path):
+            return None
+        place = "metadata" if distance == len(outer) else "the Job template"
+        facts = {"where": target.template.name or "the pod template", "near": near[TYPE][:32], "place": place}
+        return Warn("type-shadowed", {**facts, "outer": level[TYPE][:32]})
+    return None
+
+
+def _same_type(outer: Mapping[str, str], near: Mapping[str, str], target: Target, context: Context) -> bool:
+    try:
+        topology = outer.get(TOPOLOGY) or near.get(TOPOLOGY)
+        meant = context.site.catalogue.resolve(outer[TYPE].strip(), topology)
+    except Denied:
+        return False
+    return meant.name == target.resolution.accelerator.name
+
+
+def _in_file(obj: Any, path: Path) -> bool:
+    """Whether the file that kubectl applied has a type on the template at `path`."""
+    file = last_applied(annotations_of(obj.metadata).get(LAST_APPLIED))
+    return at(file, (*path, "metadata", "annotations", TYPE)) is not None
 
 
 def _check_reach(obj: Any, template: PodTemplate, said: TemplateAnnotations) -> None:
@@ -216,21 +275,23 @@ class _Collected:
 
 
 def _too_many() -> Denied:
-    return limits.too_large("what is to be injected", "too many changes", f"{limits.EDITS:,}")
+    return limits.too_large("the injection", "too many changes", f"{limits.EDITS:,}")
 
 
-def _why_skipped(kind: Kind[Any], obj: Any, context: Context, code: str) -> Iterator[Warn]:
+def _why_skipped(kind: Kind[Any], obj: Any, code: str) -> Iterator[Warn]:
     """What the user should hear of an object that asked and is left alone."""
     levels = [level for template in kind.templates(obj) for level in template.levels]
     if code in LEFT_ALONE and any(annotations_of(level).get(TYPE) is not None for level in levels):
         yield Warn("skipped", {"why": LEFT_ALONE[code]})
-    if code == "foreign-owner":
-        yield from _foreign(obj, _read(kind, obj, context).targets)
 
 
-def _foreign(obj: Any, targets: Sequence[Target]) -> Iterator[Warn]:
-    owner = controller_of(obj.metadata)
-    for hardware in (target.resolution.accelerator for target in targets):
-        if owner is not None and hardware.hosts > 1:
-            facts = {"kind": owner.kind[:32], "type": hardware.name, "hosts": hardware.hosts}
-            yield Warn("foreign-job", facts)
+def _unused_multislice(kind: Kind[Any], obj: Any, target: Target) -> list[Warn]:
+    """A Pod that somebody controls has the word from its workload, which was told."""
+    hardware = target.resolution.accelerator
+    if target.resolution.request.multislice is not True or (
+        not target.template.path and controller_of(obj.metadata) is not None
+    ):
+        return []
+    if hardware.slice is None or not hardware.slice.multislice:
+        return [Warn("multislice-unused", {"why": f"{hardware.name} has no multislice"})]
+    return [] if kind.counts_slices else [Warn("multislice-unused", {"why": f"a {kind.kind} counts no slices"})]

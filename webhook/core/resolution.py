@@ -3,14 +3,17 @@
 Facts before edits: everything that a mutator would have to compute stands here, as values.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-from webhook.core import devices, scheduling
+from webhook.core import devices, limit_ranger, limits, scheduling
 from webhook.core.annotations import NONE, TypeRequest
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.devices import DeviceContainer
+from webhook.core.limit_ranger import forget_filled_in
 from webhook.core.messages import Denied, quoted
+from webhook.core.own_devices import OwnDevices, own_devices
 from webhook.core.scheduling import Scheduling
 from webhook.core.schema.pod import NO_SPEC, Container, Metadata, PodSpec, Template
 from webhook.core.site import Site
@@ -48,20 +51,44 @@ class Slices:
 class Worker:
     """How a Pod learns its place among its slice's hosts, where nobody else tells it."""
 
-    subdomain: str | None  # of the headless Service; None: a single host
-    indexed: bool  # the Pods carry a Job completion index
+    index: str  # field path of the host's index; empty where the Pods have none
+    prefix: str  # of the hosts' names, before "-0"; may use $(ACCEL_JOB_NAME)
+    subdomain: str | None  # of the headless Service; None: the hosts have no names
+    number: int | None  # the index itself, where a Pod is looked at that has it
+    alone: bool  # this slice is the whole job
 
-    def __init__(self, subdomain: str | None, indexed: bool) -> None:
+    def __init__(
+        self,
+        index: str = "",
+        prefix: str = "",
+        subdomain: str | None = None,
+        *,
+        number: int | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.index = index
+        self.prefix = prefix
         self.subdomain = subdomain
-        self.indexed = indexed
-        self._names: dict[int, str] = {}
+        self.number = number
+        self.alone = alone
+        self._names: dict[tuple[int, int, int], str] = {}
 
-    def hostnames(self, hosts: int) -> str:
-        """TPU_WORKER_HOSTNAMES of so many hosts: one text for all templates, since it can be long."""
-        found = self._names.get(hosts)
+    def hostnames(self, hosts: int, processes: int = 1) -> str:
+        """TPU_WORKER_HOSTNAMES: each host as often as it has processes."""
+        return self._listed(hosts, processes, 0)
+
+    def addresses(self, hosts: int, processes: int, port: int) -> str:
+        """TPU_PROCESS_ADDRESSES: the processes of a host have ports from `port`."""
+        return self._listed(hosts, processes, port)
+
+    def _listed(self, hosts: int, processes: int, port: int) -> str:
+        """One text for all templates, since it can be long."""
+        found = self._names.get((hosts, processes, port))
         if found is None:
-            found = ",".join([f"$({JOB_NAME})-{i}.{self.subdomain}" for i in range(hosts)])
-            self._names[hosts] = found
+            names = ["localhost"] if hosts == 1 else [f"{self.prefix}-{i}.{self.subdomain}" for i in range(hosts)]
+            ports = [f":{port + c}" if port else "" for c in range(processes)]
+            found = ",".join([name + end for name in names for end in ports])
+            self._names[hosts, processes, port] = found
         return found
 
 
@@ -73,6 +100,8 @@ class Resolution:
     request: TypeRequest
     accelerator: Accelerator
     device_containers: tuple[DeviceContainer, ...]
+    own: OwnDevices
+    slice_topology: str  # of a slice that is formed for the Pods; else empty
     namespace: str
     site: Site
     scheduling: Scheduling
@@ -85,6 +114,8 @@ class Resolution:
         request: TypeRequest,
         accelerator: Accelerator,
         device_containers: tuple[DeviceContainer, ...],
+        own: OwnDevices,
+        slice_topology: str,
         namespace: str,
         site: Site,
         scheduling: Scheduling,
@@ -96,6 +127,8 @@ class Resolution:
         self.request = request
         self.accelerator = accelerator
         self.device_containers = device_containers
+        self.own = own
+        self.slice_topology = slice_topology
         self.namespace = namespace
         self.site = site
         self.scheduling = scheduling
@@ -104,9 +137,24 @@ class Resolution:
         self.stored = stored
 
     @property
+    def formed(self) -> bool:
+        """Whether a slice is formed for the Pods, which no label of their nodes tells beforehand."""
+        return bool(self.slice_topology)
+
+    @property
+    def placed_only(self) -> bool:
+        """Whether the Pods get the nodes and no devices: they are no hosts of a slice."""
+        return self.request.count == 0
+
+    @property
     def multi_host(self) -> bool:
         """Whether a slice of this type is more than one Pod."""
         return self.accelerator.hosts > 1
+
+    @property
+    def full(self) -> bool:
+        """Whether TPU_* variables are ours to set: the site says so."""
+        return self.accelerator.slice is not None and self.site.config.tpu.environment == "full"
 
     def with_topology(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
         """The same with what only the whole object knows."""
@@ -114,6 +162,8 @@ class Resolution:
             self.request,
             self.accelerator,
             self.device_containers,
+            self.own,
+            self.slice_topology,
             self.namespace,
             self.site,
             self.scheduling,
@@ -133,31 +183,76 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site) -> Acce
         request.also == NONE or site.catalogue.resolve(request.also, request.topology) != found
     ):
         raise Denied(
-            "two-types", where=request.where, value=request.type, other=f"accel.io/type: {quoted(request.also)}"
+            "two-types", where=request.where, value=request.type, other=f"accel.io/type is {quoted(request.also)}"
         )
+    formed = slice_topology(request, template, site)
+    if formed and found.slice is not None:
+        found = _formed(request, found, formed, site)
     if not found.per_host_choices or found.slice is None:
         return found
     said = devices.two_hosts(request, found.resource, template.containers)
     for choice in found.per_host_choices:
         if said == choice or (said is None and template.hosts_hint == found.slice.chips // choice):
-            return site.catalogue.resolve(request.type, request.topology, chips_per_host=choice)
+            return site.catalogue.resolve(request.type, request.topology or formed or None, chips_per_host=choice)
     return found
+
+
+def slice_topology(request: TypeRequest, template: PodTemplate, site: Site) -> str:
+    """The topology of a slice that is formed for these Pods alone, by annotation or by a placement; empty where there
+    is none. The nodes have no label of it before the slice is formed, so neither topology nor node pool is ours to
+    choose."""
+    said = template.annotations.get(SLICE_TOPOLOGY)
+    for name in () if said else request.placements:
+        placement = site.config.placements.get(name)
+        said = said or (placement.annotations.get(SLICE_TOPOLOGY) if placement is not None else None)
+    return said or ""
+
+
+def _formed(request: TypeRequest, found: Accelerator, formed: str, site: Site) -> Accelerator:
+    """The type in the topology that the slice is to have; raises `Denied` where it has another number of chips."""
+    assert found.slice is not None
+    limits.check(SLICE_TOPOLOGY, formed, limits.WORD)
+    if request.topology is None:
+        return site.catalogue.resolve(request.type, formed, where=SLICE_TOPOLOGY)
+    if formed == found.slice.topology:
+        return found
+    same, wanted = site.catalogue.resolve(found.name, formed, where=SLICE_TOPOLOGY), found.slice
+    raise Denied(
+        "topology-mismatch",
+        where=SLICE_TOPOLOGY,
+        value=formed,
+        chips=same.slice.chips if same.slice is not None else 0,
+        wanted=f"topology {wanted.topology}",
+        shapes=wanted.topology,
+    )
 
 
 def resolve(
     request: TypeRequest, template: PodTemplate, namespace: str, site: Site, stored: bool = False
 ) -> Resolution:
     """Everything about one template; raises `Denied`. `stored`: what the template has is kept, not judged."""
+    if not template.path and limit_ranger.ANNOTATION in template.annotations:
+        forget_filled_in(template, _concerns(request, site))
     hardware = accelerator(request, template, site)
+    own = own_devices(template, hardware, site, stored)
     return Resolution(
         request,
         hardware,
-        devices.device_containers(request, hardware, template.annotations, template.containers, keep=stored),
+        devices.device_containers(request, hardware, template, own, keep=stored),
+        own,
+        slice_topology(request, template, site),
         namespace,
         site,
         _scheduling(request, hardware, template, namespace, site, stored),
         stored=stored,
     )
+
+
+def _concerns(request: TypeRequest, site: Site) -> Callable[[str], bool]:
+    """Whether a resource is one that we may write: hardware, and what the chosen placements set."""
+    found = (site.config.placements.get(name) for name in request.placements)
+    placed = {resource for placement in found if placement is not None for resource in placement.resources}
+    return lambda resource: resource in placed or bool(site.catalogue.families.of_resource(resource))
 
 
 def _scheduling(
@@ -174,11 +269,6 @@ def _scheduling(
         kueue=scheduling.kueue_managed(labels_of(level) for level in template.levels),
         stored=stored,
     )
-
-
-def own_topology(template: PodTemplate) -> bool:
-    """Whether the template forms its slice itself, so that neither topology nor node pool is ours to choose."""
-    return bool(template.annotations.get(SLICE_TOPOLOGY))
 
 
 def stripped_view(template: Template) -> Template:

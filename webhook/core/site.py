@@ -19,6 +19,16 @@ from webhook.core.schema.site import (
     SchedulerDefault,
 )
 
+CONTROLLERS = (
+    "JobSet.jobset.x-k8s.io",
+    "RayJob.ray.io",
+    "MPIJob.kubeflow.org",
+    "LeaderWorkerSet.leaderworkerset.x-k8s.io",
+    "Pod.",
+)
+"""Kinds that are injected themselves, or whose helpers need nothing: RayJob's submitter, MPIJob's launcher, the
+StatefulSet of a LeaderWorkerSet's group, which its leader's Pod controls."""
+
 
 @final
 @dataclass(frozen=True)
@@ -48,6 +58,7 @@ class Site:
     catalogue: Catalogue
     profiles: tuple[Profile, ...]  # host profiles by name, then the legacy entries by resource
     queues: Mapping[str, QueueKey]  # where each scheduler reads a queue
+    controllers: frozenset[str]  # `Kind.group` of those whose Jobs and the like are left to them
     detect: frozenset[str]  # resources that are enough for a profile, with no annotation
 
     @classmethod
@@ -70,8 +81,14 @@ class Site:
         )
         own = (_own(name, config.host_profiles[name]) for name in sorted(config.host_profiles))
         legacy = (_legacy(resource, config.accelerators[resource]) for resource in sorted(config.accelerators))
-        queues = {**QUEUES, **config.schedulers.queues}
-        return cls(config, catalogue, (*own, *legacy), queues, frozenset((*config.detect, *config.accelerators)))
+        return cls(
+            config,
+            catalogue,
+            (*own, *legacy),
+            {**QUEUES, **config.schedulers.queues},
+            frozenset((*CONTROLLERS, *config.controllers)),
+            frozenset((*config.detect, *config.accelerators)),
+        )
 
     def host_profiles(self, type_name: str, resource: str, mode: str, namespace: str) -> tuple[Profile, ...]:
         """The profiles of a type in a mode and a namespace, by name."""

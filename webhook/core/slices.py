@@ -6,9 +6,9 @@ Everything comes from the downward API, so that it is right after any restart an
 from collections.abc import Mapping
 from typing import Final
 
-from webhook.core.resolution import Resolution, Slices, Worker
-from webhook.core.schema.pod import Template
-from webhook.core.template import PodTemplate, annotations_of, controller_of
+from webhook.core.resolution import JOB_NAME, Resolution, Slices, Worker
+from webhook.core.schema.pod import OwnerReference, Template
+from webhook.core.template import KUBERAY, LEADER_WORKER_SET, PodTemplate, annotations_of, controller_of, labels_of
 
 JOBSET: Final = "jobset.sigs.k8s.io/"
 """Labels and annotations of JobSet's Pods.
@@ -27,6 +27,27 @@ JOB_OF_REPLICATED_JOB: Final = JOBSET + "job-index"
 JOB_OF_GROUP: Final = JOBSET + "job-group-index"
 COORDINATOR: Final = JOBSET + "coordinator"
 
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+
+LONGEST_INDEX: Final = 6
+"""Digits of a host's index."""
+
+
+WORKER_ID: Final = "TPU_WORKER_ID"
+HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
+PLACE: Final = ((WORKER_ID, "CLOUD_TPU_TASK_ID"), (HOSTNAMES, "TPU_PROCESS_ADDRESSES"))
+"""The variables that tell a host its place in its slice, each with libtpu's other name for it."""
+
+
+def unset(resolution: Resolution) -> tuple[str, ...]:
+    """Which of the variables of a host's place some container with chips does not have from its user."""
+    missing: set[str] = set()
+    for device_container in resolution.device_containers:
+        have = {e.name for e in device_container.container.env or () if e is not None}
+        missing.update([names[0] for names in PLACE if have.isdisjoint(names)])
+    return tuple([names[0] for names in PLACE if names[0] in missing])
+
 
 def field(annotation: str) -> str:
     """The field path of an annotation."""
@@ -40,17 +61,29 @@ _OWN_INDEX: Final = field(JOB_OF_REPLICATED_JOB)
 def eligible(resolution: Resolution) -> bool:
     """Whether this template's Jobs can be slices of one job: by hardware, or by the user's word."""
     shape, said = resolution.accelerator.slice, resolution.request.multislice
-    if shape is None or said is False:
+    if shape is None or not shape.multislice or said is False:
         return False
-    return said is True or (shape.multislice and resolution.multi_host)
+    return said is True or resolution.multi_host
+
+
+NO_SLICES: Final = Slices("", "")
+"""Each slice is a job of its own, where GKE's own webhook would make them one: it fills in what a Pod leaves unset."""
+
+
+def split_on_gke(resolution: Resolution) -> bool:
+    """Whether the slices that GKE would count together are to be jobs of their own."""
+    shape, on_gke = resolution.accelerator.slice, resolution.site.config.platform == "gke"
+    return on_gke and shape is not None and shape.multislice and resolution.request.multislice is False
 
 
 def of_pod(pod: Template, resolution: Resolution) -> Slices | None:
     """For a JobSet's Pod: only where all its jobs are of one kind, so that global and own counts agree."""
     have = annotations_of(pod.metadata)
     everything = have.get(JOBS)
-    if not everything or everything in ("0", "1") or not eligible(resolution):
+    if not everything or everything in ("0", "1"):
         return None
+    if not eligible(resolution):
+        return NO_SLICES if split_on_gke(resolution) and resolution.multi_host else None
     if everything != have.get(JOBS_OF_REPLICATED_JOB):
         return None
     return _pod_slices(pod, have)
@@ -68,19 +101,51 @@ def _pod_slices(pod: Template, have: Mapping[str, str | None]) -> Slices | None:
     )
 
 
-def worker_of_pod(pod: Template) -> Worker:
-    """Job Pods have an index; others only need to know that they are alone."""
-    owner = controller_of(pod.metadata)
-    indexed = owner is not None and owner.kind == "Job" and owner.apiVersion.startswith("batch/")
-    return Worker(subdomain=pod.spec.subdomain if pod.spec else None, indexed=indexed)
+def job_worker(subdomain: str | None, *, number: int | None = None, alone: bool = False) -> Worker:
+    """Of an Indexed Job: the controller names its Pods' hosts after it.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
+    """
+    return Worker(field(COMPLETION_INDEX), f"$({JOB_NAME})", subdomain, number=number, alone=alone)
 
 
-def tells_worker(template: PodTemplate, resolution: Resolution) -> bool:
-    """TPU_* is ours to set only where the site says so and no other controller does it."""
-    full = resolution.site.config.tpu.environment == "full"
-    return full and template.worker_env and resolution.accelerator.slice is not None
+def stateful_worker(name: str, subdomain: str | None, *, number: int | None = None) -> Worker:
+    """Of a StatefulSet whose Pods are the hosts of one slice.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#pod-index-label
+    """
+    return Worker(f"metadata.labels['{POD_INDEX}']", name, subdomain, number=number, alone=True)
+
+
+def of_job(owner: OwnerReference) -> bool:
+    """Whether the owner is a Job of Kubernetes' own."""
+    return owner.kind == "Job" and owner.apiVersion.startswith("batch/")
+
+
+def worker_of_pod(pod: Template, resolution: Resolution) -> Worker:
+    """What a Pod's own words say of its place: of a Job's or a StatefulSet's; others only know that they are alone."""
+    owner, subdomain = controller_of(pod.metadata), (pod.spec and pod.spec.subdomain) or None
+    if owner is not None and of_job(owner):
+        alone, number = not _of_several(pod, resolution), _number(annotations_of(pod.metadata).get(COMPLETION_INDEX))
+        return Worker(alone=alone) if number is None else job_worker(subdomain, number=number, alone=alone)
+    if owner is not None and owner.kind == "StatefulSet" and owner.apiVersion.startswith("apps/"):
+        number = _number(labels_of(pod.metadata).pod_index)
+        if number is not None and number < resolution.accelerator.hosts:
+            return stateful_worker(owner.name, subdomain, number=number)
+    return Worker(alone=not resolution.multi_host)
+
+
+def _of_several(pod: Template, resolution: Resolution) -> bool:
+    """Whether a JobSet's Pod may be of a job of several slices."""
+    return eligible(resolution) and annotations_of(pod.metadata).get(JOBS, "1") not in ("0", "1")
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and len(text) <= LONGEST_INDEX and text.isascii() and text.isdecimal() else None
 
 
 def with_worker(template: PodTemplate, resolution: Resolution, worker: Worker) -> Resolution:
-    """The resolution with its worker, where that is ours to tell."""
-    return resolution.with_topology(resolution.slices, worker) if tells_worker(template, resolution) else resolution
+    """The resolution with its worker, where that is ours to tell: the site says so, and no other controller does it."""
+    if template.told_by in (LEADER_WORKER_SET, KUBERAY) or not resolution.full:
+        return resolution
+    return resolution.with_topology(resolution.slices, worker)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from webhook.core.patch import Path
 from webhook.core.schema.pod import (
@@ -20,6 +20,19 @@ from webhook.core.schema.pod import (
 Placed = tuple[str, int, Container]
 """A container, with the list that it stands in and its index there."""
 
+FilledIn = tuple[str, int, str, str]
+"""An amount that nobody asked for: list and index of its container, "limits" or "requests", resource."""
+
+GKE: Final = "GKE"
+LEADER_WORKER_SET: Final = "LeaderWorkerSet"
+KUBERAY: Final = "KubeRay's TPU webhook"
+NOBODY: Final = "nobody"
+"""Who tells the hosts of a slice their places, where the site config does not say that we do.
+
+Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go
+Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
+"""
+
 
 @final
 @dataclass(init=False)
@@ -32,7 +45,7 @@ class PodTemplate:
     name: str  # of the replicated job, task, worker group
     hosts_hint: int | None  # parallelism, size or numOfHosts, where the user wrote one over 1
     owned_scheduling: bool  # a controller owns schedulerName and queue
-    worker_env: bool  # False: LeaderWorkerSet and KubeRay set TPU_* themselves
+    told_by: str  # who tells a slice's hosts their places, TPU_WORKER_ID and TPU_WORKER_HOSTNAMES
 
     def __init__(
         self,
@@ -43,7 +56,7 @@ class PodTemplate:
         name: str = "",
         hosts_hint: int | None = None,
         owned_scheduling: bool = False,
-        worker_env: bool = True,
+        told_by: str = GKE,
     ) -> None:
         self.path = path
         self.view = view
@@ -51,10 +64,11 @@ class PodTemplate:
         self.name = name
         self.hosts_hint = hosts_hint
         self.owned_scheduling = owned_scheduling
-        self.worker_env = worker_env
+        self.told_by = told_by
         self.annotations = annotations_of(view.metadata)
         self.spec = view.spec or NO_SPEC
         self.containers = containers_of(view.spec)
+        self.filled_in: tuple[FilledIn, ...] = ()
 
     @property
     def of_workload(self) -> bool:
@@ -78,6 +92,11 @@ def controller_of(metadata: Metadata | None) -> OwnerReference | None:
         if owner.controller:
             return owner
     return None
+
+
+def kind_of(owner: OwnerReference) -> str:
+    """An owner's kind with its API group, as `kubectl` spells it: `JobSet.jobset.x-k8s.io`, `Pod.`."""
+    return f"{owner.kind}.{owner.apiVersion.rpartition('/')[0]}"
 
 
 def containers_of(spec: PodSpec | None) -> list[Placed]:

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core import annotations, limits, scheduling
+from webhook.core import annotations, scheduling
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, QUEUE, TYPE
-from webhook.core.inject import Injection, inject, targets_of
+from webhook.core.inject import Injection, inject, refused, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.kinds.queue import outside
+from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import (
     Amend,
@@ -38,8 +39,6 @@ from webhook.core.resolution import Resolution, stripped
 from webhook.core.rules.rules import apply_rules
 from webhook.core.template import PodTemplate, annotations_of
 
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-last-applied-configuration"""
 AMOUNTS: Final = ("limits", "requests", "f:limits", "f:requests")
 KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
 """The keys that say which hardware, how many and how."""
@@ -61,17 +60,36 @@ def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Inject
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
 
 
-def refused(denied: Denied) -> Injection:
-    """An update that cannot be understood, of an object that is stored anyway: left as it is, and told of."""
-    return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
-
-
 def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
     """What the new object would have got and the stored one cannot get any more: said once."""
     differing = [e for e in fresh if not isinstance(e, Remove) and stored(e, old) != e.value]
     if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
         return (Warn("never-injected"),)
     return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
+
+
+def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
+    """An update of an object that injection does not write to again: what is wrong with it is said.
+
+    Raises `Denied` where a word of ours was changed to what CREATE would refuse. Anything else passes with a warning:
+    status, scale, and whatever was stored before we knew better.
+    """
+    if _is_as_it_was(new, old):
+        return Injection()
+    try:
+        before, now = view(kind, old), view(kind, new)
+        changed = _said(kind, before) != _said(kind, now)
+        found = inject(kind, now, replace(context, created=False))
+    except msgspec.ValidationError as error:
+        return refused(Denied("unreadable", where="the object", value=error))
+    except Denied as denied:
+        if changed:
+            raise
+        return refused(denied)
+    if not changed:
+        return Injection(types=found.types)
+    kept = [Warn("type-kept", {"kind": kind.kind})] if kind.patched else []
+    return Injection(warnings=(*kept, *found.warnings), types=found.types)
 
 
 def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
@@ -85,9 +103,9 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
     try:
         stale = list(_stale(kind, new, before, context))
         base = view(kind, without(new, stale))
-        injection = inject(kind, base, context)
+        injection = inject(kind, base, replace(context, created=False))
     except Denied as denied:
-        if _understood(kind, before, context):
+        if _said(kind, view(kind, new)) != _said(kind, before) and _understood(kind, before, context):
             raise
         return refused(denied)
     return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
@@ -114,6 +132,14 @@ def _is_as_it_was(new: Any, old: Any) -> bool:
     """Whether neither the spec nor a word of ours has changed: somebody else's annotation, a label, a status."""
     said = [annotations.own(_plain_annotations(obj)) for obj in (new, old)]
     return said[0] == said[1] and at(new, ("spec",)) == at(old, ("spec",))
+
+
+def _said(kind: Kind[Any], obj: Any) -> list[Any]:
+    """Every word of ours around the templates, and their placeholders."""
+    words: list[Any] = [annotations.own(annotations_of(obj.metadata))]
+    for template in kind.templates(obj):
+        words += [template.path, *_levels(template), annotations.placeholders(template.containers)]
+    return words
 
 
 def _plain_annotations(obj: Any) -> dict[str, Any]:
@@ -376,13 +402,7 @@ def _managers(new: Any, operation: str) -> Iterator[Any]:
 
 
 def _last_applied(new: Any) -> Any:
-    """What kubectl's client-side apply sent last; None where that is not known."""
-    text = at(new, ("metadata", "annotations", LAST_APPLIED))
-    try:
-        # A longer one is no annotation that an API server stores.
-        return msgspec.json.decode(text) if isinstance(text, str) and len(text) <= limits.LIST else None
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    return last_applied(at(new, ("metadata", "annotations", LAST_APPLIED)))
 
 
 def _covers(fields: Any, obj: Any, path: Path) -> bool:

@@ -184,7 +184,7 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Cha
     injection = inject(subject.workload, obj, setting)
     patch = review.encode_patch(render(obj, injection.sections), PATCH)
     if patch is None:
-        raise limits.too_large("what is to be injected", f"more than {PATCH:,} bytes of changes", f"{PATCH:,}")
+        raise limits.too_large("the injection", f"more than {PATCH:,} bytes of changes", f"{PATCH:,}")
     below = pointer(subject.path)
     return [{**operation, "path": below + operation["path"]} for operation in msgspec.json.decode(patch)], injection
 

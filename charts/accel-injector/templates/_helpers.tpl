@@ -103,29 +103,14 @@ eks
 {{- toYaml (merge (dict "platform" (include "accel-injector.platform" .)) (omit .Values.config "platform")) -}}
 {{- end -}}
 
-{{/*
-The words of files/kinds.yaml become CEL. Call it with a dict: words, and detected (the resources of HOLDS(x)).
-The type() guards are for `null`, which typed clients write where there is nothing; an absent path is no error.
-*/}}
-{{- define "accel-injector.cel" -}}
-{{- $text := .words | trim -}}
-{{- $text = regexReplaceAll `\bRAY\(([^()]*)\)` $text "(POD(${1}.?headGroupSpec.?template) || [${1}.?workerGroupSpecs.orValue([])].exists(groups, type(groups) == list && groups.exists(g, POD(g.?template))))" -}}
-{{- $text = regexReplaceAll `\bROLES\(([^()]*)\)` $text "[${1}.orValue({})].exists(roles, type(roles) == map && roles.exists(r, POD(roles[r].?template)))" -}}
-{{- $text = regexReplaceAll `\bPOD\(([^()]*)\)` $text "(ASKS(${1}) || LIMITS(${1}.?spec))" -}}
-{{- $text = regexReplaceAll `\bASKS\(([^()]*)\)` $text "[${1}.?metadata.?annotations.orValue({})].exists(a, type(a) == map && a.exists(k, k.startsWith('accel.io/')))" -}}
-{{- $some := "[${1}.?containers.orValue([]), ${1}.?initContainers.orValue([])].exists(l, type(l) == list && l.exists(c, [c.?resources.?limits.orValue({})].exists(m, type(m) == map && m.exists(k, %s))))" -}}
-{{- $text = regexReplaceAll `\bLIMITS\(([^()]*)\)` $text (printf $some "k.startsWith('accel.io/')") -}}
-{{- regexReplaceAll `\bHOLDS\(([^()]*)\)` $text (printf $some (printf "k in %s" (.detected | default list | toJson))) -}}
-{{- end -}}
-
 {{/* Resources whose mere presence applies a profile, as JSON: `detect`, and what the legacy format names. */}}
 {{- define "accel-injector.detected" -}}
 {{- concat (.Values.config.detect | default list) (keys (.Values.config.accelerators | default dict)) | uniq | sortAlpha | toJson -}}
 {{- end -}}
 
 {{/*
-One webhook. Call it with a dict: root, name, failurePolicy, operation, rules, conditions (name: words of CEL) and,
-for HOLDS(x), detected (list of resources).
+One webhook. Call it with a dict: root, name, failurePolicy, operation, rules, and conditions (name: CEL, in which a
+line break is a space).
 */}}
 {{- define "accel-injector.entry" -}}
 {{- $values := .root.Values -}}
@@ -164,9 +149,9 @@ for HOLDS(x), detected (list of resources).
       scope: Namespaced
     {{- end }}
   matchConditions:
-    {{- range $name, $words := .conditions }}
+    {{- range $name, $cel := .conditions }}
     - name: {{ $name }}
-      expression: {{ include "accel-injector.cel" (dict "words" $words "detected" $.detected) | quote }}
+      expression: {{ splitList "\n" $cel | join " " | quote }}
     {{- end }}
 {{- end -}}
 

@@ -30,6 +30,7 @@ class Slice:
     chips_per_host_bounds: str
     host_bounds: str
     wrap: str
+    resilient: bool  # goes on after a broken link between chips: ENABLE_ICI_RESILIENCY
     ports: tuple[int, ...]  # TPU_RUNTIME_METRICS_PORTS of one host
     multislice: bool  # several slices can form one job over the data-centre network (not v2, v3)
     divisible: bool  # a host's chips may be divided among containers (tpu7x only)

@@ -10,6 +10,7 @@ from typing import Final
 from webhook.core import topology
 from webhook.core.catalogue import tpu
 from webhook.core.catalogue.accelerator import Accelerator, Selector, Slice
+from webhook.core.catalogue.families import TPU_RESOURCE, Families
 from webhook.core.messages import Denied
 from webhook.core.schema import decode
 from webhook.core.schema.catalogue import Ambiguous, AnyEntry, Devices, Instance, Labels, Model, Platform, Tpu, several
@@ -22,7 +23,6 @@ Sourced = tuple[str, AnyEntry]
 
 ACCELERATOR_LABEL: Final = "cloud.google.com/gke-tpu-accelerator"
 TOPOLOGY_LABEL: Final = "cloud.google.com/gke-tpu-topology"
-TPU_RESOURCE: Final = "google.com/tpu"
 LEGACY_ANNOTATION: Final = "tf-version.cloud-tpus.google.com"
 INSTANCE_LABEL: Final = "node.kubernetes.io/instance-type"
 
@@ -85,6 +85,7 @@ class Catalogue:
         self._legacy_nodes = legacy_nodes
         self._legacy_version = legacy_version
         self._entries = {entry.name: entry for entry in entries}
+        self.families = Families(self._entries.values())
         self._spelled = _spelled(self._entries.values())
         self._profiles = _profiles(self._entries.values())
         self._generations = {s: e for e in self._entries.values() if isinstance(e, Tpu) for s in e.spellings}
@@ -129,15 +130,22 @@ class Catalogue:
             legacy_version=legacy_version,
         )
 
-    def resolve(self, name: str, topology: str | None = None, chips_per_host: int | None = None) -> Accelerator:
+    def resolve(
+        self,
+        name: str,
+        topology: str | None = None,
+        chips_per_host: int | None = None,
+        where: str = tpu.TOPOLOGY,
+    ) -> Accelerator:
         """The accelerator that `name` means; raises `Denied` with what would be valid.
 
-        `chips_per_host` picks among `per_host_choices`; anything else is the type's own first choice.
+        `chips_per_host` picks among `per_host_choices`; anything else is the type's own first choice. `where` the
+        topology stands is only for the denial.
         """
         key = (name, topology, chips_per_host)
         found = self._resolved.get(key)
         if found is None:
-            found = self._resolve(name, topology, chips_per_host)
+            found = self._resolve(name, topology, chips_per_host, where)
             if len(self._resolved) >= REMEMBERED:
                 self._resolved.clear()
             self._resolved[key] = found
@@ -214,11 +222,11 @@ class Catalogue:
         if isinstance(entry, Model):
             yield from (f"{entry.name}{PART}{profile}" for profile in entry.mig)
 
-    def _resolve(self, name: str, asked: str | None, chips_per_host: int | None) -> Accelerator:
+    def _resolve(self, name: str, asked: str | None, chips_per_host: int | None, where: str) -> Accelerator:
         known = self._rules(name)
         if known is not None:
             rules, size = known
-            return self._slice(rules, tpu.wanted_shape(rules, size, name, asked), chips_per_host)
+            return self._slice(rules, tpu.wanted_shape(rules, size, name, asked, where), chips_per_host)
         found = self._device(name)
         if asked is not None:
             raise Denied("topology-without-tpu", value=asked, type=found.name)
@@ -532,10 +540,16 @@ def slice_of(rules: Tpu, shape: Shape, per_host: int) -> Slice:
         chips_per_host_bounds=topology.bounds(topology.HOST_BOUNDS[per_host]),
         host_bounds=topology.bounds(grid),
         wrap=topology.wraps(shape, rules.wrap),
+        resilient=_resilient(rules, shape),
         ports=tuple(range(FIRST_PORT, FIRST_PORT + per_host * rules.ports_per_chip)),
         multislice=rules.multislice,
         divisible=rules.divisible,
     )
+
+
+def _resilient(rules: Tpu, shape: Shape) -> bool:
+    """Only whole cubes have links to spare."""
+    return rules.ici_resiliency and rules.cubes is not None and min(shape) >= rules.cubes.edge
 
 
 def _labels(rules: Tpu, figures: Slice) -> Selector:

@@ -1,6 +1,7 @@
 """What a TPU generation can be: its sizes, topologies and names, worked out from its entry. Pure."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from webhook.core import topology
 from webhook.core.messages import Denied
@@ -43,15 +44,19 @@ def possible_shapes(rules: Tpu, volume: int) -> tuple[Shape, ...]:
     return tuple(sorted(found, key=lambda shape: (sum(shape), shape)))
 
 
-def wanted_shape(rules: Tpu, size: str, name: str, asked: str | None) -> Shape:
-    """The shape that a type's name (`size` is its end: "16" or "2x2x2") and `accel.io/topology` mean together."""
+TOPOLOGY: Final = "accel.io/topology"
+"""Where a topology is asked for, unless another place says so."""
+
+
+def wanted_shape(rules: Tpu, size: str, name: str, asked: str | None, where: str = TOPOLOGY) -> Shape:
+    """The shape that a type's name (`size` is its end: "16" or "2x2x2") and the topology at `where` mean together."""
     if "x" in size:
         shape = checked_shape(rules, size, "accel.io/type", name)
     else:
         shape = _shape_of_number(rules, int(size), name, asked is not None)
     if asked is None:
         return shape
-    return _asked_shape(rules, topology.volume(shape), asked.strip().lower())
+    return _asked_shape(rules, topology.volume(shape), asked.strip().lower(), where)
 
 
 def _shape_of_number(rules: Tpu, cores: int, name: str, asked: bool) -> Shape:
@@ -65,12 +70,13 @@ def _shape_of_number(rules: Tpu, cores: int, name: str, asked: bool) -> Shape:
     return shapes[0]
 
 
-def _asked_shape(rules: Tpu, chips: int, asked: str) -> Shape:
-    shape = checked_shape(rules, asked, "accel.io/topology", asked)
+def _asked_shape(rules: Tpu, chips: int, asked: str, where: str) -> Shape:
+    shape = checked_shape(rules, asked, where, asked)
     if topology.volume(shape) == chips:
         return shape
     raise Denied(
         "topology-mismatch",
+        where=where,
         value=asked,
         chips=topology.volume(shape),
         wanted=chips,

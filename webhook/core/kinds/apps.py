@@ -7,15 +7,28 @@ only offline, where no Pod admission follows. Pure.
 from collections.abc import Iterator
 from typing import Final, final
 
-from webhook.core.kinds.job import hosts_hint, one_slice, with_hosts
-from webhook.core.kinds.kind import Context, Findings, Kind, Targets, inject_key_only, unindexed
+from webhook.core import slices
+from webhook.core.kinds.job import hosts_hint, named_hosts, one_slice, with_hosts
+from webhook.core.kinds.kind import (
+    Context,
+    Findings,
+    Kind,
+    Target,
+    Targets,
+    host_names,
+    inject_key_only,
+    owned,
+    unindexed,
+    worker_ids,
+)
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Path
 from webhook.core.schema import apps as schema
-from webhook.core.schema.apps import NO_CRON_SPEC, App
+from webhook.core.schema.apps import NO_CRON_SPEC, NO_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
 from webhook.core.schema.pod import NO_METADATA
-from webhook.core.template import PodTemplate, controller_of
+from webhook.core.site import Site
+from webhook.core.template import NOBODY, PodTemplate, controller_of
 
 
 class Checked(Kind[App]):
@@ -30,13 +43,14 @@ class Checked(Kind[App]):
         """spec.template. Of the object's own annotations nothing is carried to the Pods."""
         if app.spec is not None and app.spec.template is not None:
             template = app.spec.template
-            yield PodTemplate(
-                ("spec", "template"), template, (inject_key_only(app.metadata), template.metadata or NO_METADATA)
-            )
+            levels = (inject_key_only(app.metadata), template.metadata or NO_METADATA)
+            yield PodTemplate(("spec", "template"), template, levels, told_by=NOBODY)
 
-    def skipped(self, app: App) -> str | None:
-        """What another object controls was checked there, or its Pods will be injected."""
-        return None if controller_of(app.metadata) is None else "owned"
+    reapply = "judged"
+
+    def skipped(self, app: App, site: Site) -> str | None:
+        """What a controller that we know makes of an object was injected there."""
+        return owned(app.metadata, site)
 
     def resolve_group(self, _app: App, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
@@ -71,6 +85,10 @@ class ReplicaSet(Unindexed):
     kind = "ReplicaSet"
     plural = "replicasets"
 
+    def judged_before(self, app: App) -> bool:
+        """A Deployment's: to deny it would stop the roll-out of one that is older than we are."""
+        return controller_of(app.metadata) is not None
+
 
 @final
 class StatefulSet(Checked):
@@ -79,19 +97,44 @@ class StatefulSet(Checked):
     kind = "StatefulSet"
     plural = "statefulsets"
 
+    def resolve_group(self, app: App, targets: Targets, _context: Context) -> Targets:
+        """The index of a Pod is its host's where the Pods are one slice."""
+        return [_with_hosts(app, target) for target in unindexed(targets)]
+
     def object_edits(self, app: App, targets: Targets, _context: Context) -> Findings:
         """A StatefulSet has an index; whole slices of Pods that start together are the user's to see to."""
+        spec = app.spec or NO_SPEC
         for target in targets:
             hardware = target.resolution.accelerator
-            if hardware.hosts == 1 or app.spec is None:
+            if hardware.hosts == 1:
                 continue
-            replicas = 1 if app.spec.replicas is None else app.spec.replicas
-            if replicas % hardware.hosts:
+            if spec.pods % hardware.hosts:
                 yield Warn(
-                    "replicas-not-slices", {"replicas": replicas, "type": hardware.name, "hosts": hardware.hosts}
+                    "replicas-not-slices", {"replicas": spec.pods, "type": hardware.name, "hosts": hardware.hosts}
                 )
-            if app.spec.podManagementPolicy != "Parallel":
+            if spec.podManagementPolicy != "Parallel":
                 yield Warn("not-parallel", {"type": hardware.name})
+            yield from host_names(app.metadata, max(spec.pods - 1, 0))
+        yield from worker_ids(targets)
+
+
+def _with_hosts(app: App, target: Target) -> Target:
+    """The target with its hosts' names, where the Pods from index 0 on are exactly the hosts of one slice."""
+    spec, name, resolution = app.spec or NO_SPEC, (app.metadata or NO_METADATA).name, target.resolution
+    start = spec.ordinals.start if spec.ordinals is not None else 0
+    if resolution.worker is None or not name or not spec.serviceName or start:
+        return target
+    if not resolution.multi_host or spec.pods != resolution.accelerator.hosts:
+        return target
+    worker = slices.stateful_worker(name, spec.serviceName)
+    return Target(target.template, resolution.with_topology(resolution.slices, worker))
+
+
+MINUTE: Final = "12345678"
+"""A CronJob's Jobs are called after the minute of their schedule.
+
+Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/controller/cronjob/utils.go
+"""
 
 
 @final
@@ -104,6 +147,7 @@ class CronJob(Kind[schema.CronJob]):
     view = schema.CronJob
     patched = False
     queued: Path | None = ("spec", "jobTemplate", "metadata")
+    reapply = "judged"
 
     def templates(self, cron: schema.CronJob) -> Iterator[PodTemplate]:
         """spec.jobTemplate.spec.template."""
@@ -126,6 +170,7 @@ class CronJob(Kind[schema.CronJob]):
         job = (cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE
         for target in targets:
             yield from one_slice(target, job.metadata, job.spec, ("spec", "jobTemplate"))
+            yield from named_hosts(target, cron.metadata, MINUTE)
 
 
 DEPLOYMENT: Final = Deployment()

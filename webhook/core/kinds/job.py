@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from webhook.core import scheduling, slices
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names, owned
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import Resolution, Worker
+from webhook.core.resolution import Resolution
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
-from webhook.core.template import PodTemplate, annotations_of, controller_of
+from webhook.core.site import Site
+from webhook.core.template import PodTemplate, annotations_of
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 """Kueue may start the Job with fewer Pods: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission"""
@@ -23,21 +24,23 @@ def hosts_hint(spec: JobSpec | None) -> int | None:
     return number if number and number > 1 else None
 
 
-KNOWN_OWNERS: Final = frozenset({"JobSet", "CronJob"})
-
-
 def with_hosts(target: Target, name: str | None) -> Target:
     """The target with its hosts' names; `name` is the Job's, where it has one already."""
     subdomain = target.template.spec.subdomain or None
-    resolution = slices.with_worker(target.template, target.resolution, Worker(subdomain, indexed=True))
-    if resolution.worker is not None and resolution.multi_host and subdomain is None:
+    resolution = slices.with_worker(target.template, target.resolution, slices.job_worker(subdomain, alone=True))
+    if resolution.worker is not None and resolution.multi_host and subdomain is None and _unnamed(target):
         hardware, where = resolution.accelerator, _dotted((*target.template.path, "spec", "subdomain"))
         selector = f"job-name: {quoted(name)}" if name else "a label of the pod template"
         raise Denied("needs-service", where=where, type=hardware.name, hosts=hardware.hosts, selector=selector)
     return Target(target.template, resolution)
 
 
-def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defaulted: bool) -> Iterator[Edit]:
+def _unnamed(target: Target) -> bool:
+    """Whether the user leaves the names of the hosts to others."""
+    return slices.HOSTNAMES in slices.unset(target.resolution)
+
+
+def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defaulted: bool) -> Iterator[Edit | Warn]:
     """parallelism = completions = hosts, Indexed; another number is denied.
 
     `defaulted`: the API server fills parallelism 1, completions 1 and NonIndexed in, so those count as unset.
@@ -47,8 +50,13 @@ def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defa
     hardware = resolution.accelerator
     for field in ("parallelism", "completions"):
         number = getattr(spec, field)
-        if number == hardware.hosts or (resolution.stored and number not in (None, 1)):
-            continue  # a stored Job may have been made smaller, or paused with 0
+        if number == hardware.hosts:
+            continue
+        if resolution.stored and number not in (None, 1):  # made smaller or larger, or paused with 0
+            if number:
+                facts = {"field": field, "number": number, "type": hardware.name, "hosts": hardware.hosts}
+                yield Warn("resized", facts)
+            continue
         if number is not None and not (defaulted and number == 1):
             where = _dotted((*path, field))
             raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
@@ -76,10 +84,18 @@ def one_slice(target: Target, metadata: Metadata | None, spec: JobSpec | None, p
         where = f"{_dotted((*path, 'metadata', 'annotations'))} {MIN_PARALLELISM}"
         raise Denied("job-shrinks", where=where, value=minimum, type=hardware.name, hosts=hardware.hosts)
     yield from indexed_edits(resolution, spec, (*path, "spec"), defaulted=True)
-    if not target.template.spec.subdomain:
+    if not target.template.spec.subdomain and _unnamed(target):
         yield Warn("no-subdomain", {"type": hardware.name})
+    yield from divided_ids(target)
     if resolution.scheduling.volcano:
         yield from min_member(metadata, (*path, "metadata"), hardware.hosts)
+
+
+def named_hosts(target: Target, metadata: Metadata | None, *ends: str) -> Iterator[Warn]:
+    """The names of a slice's hosts: of the Job's own, or of another's name with `ends` after it."""
+    resolution = target.resolution
+    if resolution.multi_host and not resolution.stored:
+        yield from host_names(metadata, *ends, resolution.accelerator.hosts - 1)
 
 
 def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Edit]:
@@ -106,12 +122,9 @@ class Job(Kind[schema.Job]):
         levels = (job.metadata or NO_METADATA, template.metadata or NO_METADATA)
         return [PodTemplate(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
 
-    def skipped(self, job: schema.Job) -> str | None:
-        """A Job that another object makes was injected there, or its Pods will be."""
-        owner = controller_of(job.metadata)
-        if owner is None or (owner.kind == "CronJob" and owner.apiVersion.startswith("batch/")):
-            return None
-        return "owned" if owner.kind in KNOWN_OWNERS else "foreign-owner"
+    def skipped(self, job: schema.Job, site: Site) -> str | None:
+        """What a controller that we know makes of an object was injected there. Any other's Job is a Job."""
+        return owned(job.metadata, site)
 
     def resolve_group(self, job: schema.Job, targets: Targets, _context: Context) -> Targets:
         """The hosts of a slice find each other through the headless Service that `subdomain` names."""
@@ -122,6 +135,7 @@ class Job(Kind[schema.Job]):
         """The Job's own fields, for a slice of several hosts."""
         for target in targets:
             yield from one_slice(target, job.metadata, job.spec, ())
+            yield from named_hosts(target, job.metadata)
 
 
 JOB: Final = Job()

@@ -6,23 +6,25 @@ Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/j
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
 from webhook.core import slices
+from webhook.core.devices import asked_amounts
 from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
-from webhook.core.messages import Denied, quoted
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names, inject_key_only
+from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import Slices, Worker, own_topology
+from webhook.core.resolution import Slices, Worker
 from webhook.core.rules.environment import JOBSET_NAME
+from webhook.core.rules.nodes import pinned
 from webhook.core.schema import jobset as schema
 from webhook.core.schema.job import NO_TEMPLATE, JobSpec
 from webhook.core.schema.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
 from webhook.core.schema.pod import NO_SPEC as NO_POD_SPEC
-from webhook.core.template import PodTemplate, annotations_of
+from webhook.core.template import PodTemplate, annotations_of, controller_of, labels_of
 
 OUR_GROUP: Final = "accel-tpu"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -85,6 +87,14 @@ def _domains(jobset: schema.JobSet, targets: Targets) -> list[list[Member]]:
     return list(domains.values())
 
 
+def _split(jobset: schema.JobSet, targets: Targets) -> dict[int, Slices]:
+    """The targets whose slices are to be jobs of their own, where there is more than one slice of several hosts."""
+    members = [t for t in targets if t.resolution.multi_host]
+    if sum(_job_of(jobset, t)[1].jobs for t in members) < 2:
+        return {}
+    return {id(t): slices.NO_SLICES for t in members if slices.split_on_gke(t.resolution)}
+
+
 def _groups_of(jobset: schema.JobSet) -> Counter[str]:
     """The groups, and how many replicated jobs each has."""
     return Counter([job.group for job in replicated_jobs(jobset)])
@@ -132,8 +142,12 @@ def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
 
 
 def _slices(jobset: schema.JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
-    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name."""
-    first, counts = domain[0].job, (slices.field(number), slices.field(index))
+    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name.
+
+    Slice 0 is the first Job that there is: a member can have `replicas: 0`.
+    """
+    first = next(member.job for member in domain if member.job.jobs)
+    counts = (slices.field(number), slices.field(index))
     own = (jobset.spec or NO_SPEC).coordinator
     if own is not None and own.replicatedJob == first.name and not own.jobIndex and not own.podIndex:
         return Slices(*counts, coordinator_path=slices.field(slices.COORDINATOR))
@@ -164,6 +178,36 @@ def _groups(jobset: schema.JobSet, targets: Targets) -> Iterator[Edit]:
                     yield Put(("spec", "replicatedJobs", member.index, "groupName"), name)
 
 
+def _replicas_for_hosts(jobset: schema.JobSet, targets: Targets) -> Iterator[Warn]:
+    """A replica is a slice. Who asks for the chips by hand, and has as many replicas as a slice has hosts, thinks that
+    it is a host."""
+    for target in targets:
+        hardware, (_, job) = target.resolution.accelerator, _job_of(jobset, target)
+        spec = (job.template or NO_TEMPLATE).spec or JobSpec()
+        if not job.jobs == hardware.hosts > 1 or spec.parallelism is not None or target.resolution.stored:
+            continue
+        if any(asked_amounts(h.container, hardware.resource) for h in target.resolution.device_containers):
+            facts = {"name": target.template.name, "replicas": job.jobs, "hosts": hardware.hosts}
+            yield Warn("replicas-are-slices", facts)
+
+
+SUFFIX: Final = "xxxxx"
+"""What makes the name of a Pod unique. JobSet counts it where it checks the names of hosts.
+
+Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
+"""
+
+
+def _host_names(jobset: schema.JobSet, targets: Targets) -> Iterator[Warn]:
+    """The longest name, where hosts find each other by name."""
+    for target in targets:
+        resolution = target.resolution
+        if not resolution.stored and (resolution.multi_host or resolution.slices is not None):
+            _, job = _job_of(jobset, target)
+            last = (max(job.jobs - 1, 0), resolution.accelerator.hosts - 1)
+            yield from host_names(jobset.metadata, job.name, *last, SUFFIX)
+
+
 def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, context: Context) -> Iterator[Edit]:
     """One slice, one node pool (JobSet's exclusive placement), or one Volcano gang per Job: never both,
     since the gang waits for all Pods and exclusive placement holds followers back until the leader is placed.
@@ -178,16 +222,42 @@ def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, contex
         return
     if exclusive or not context.site.config.exclusive_placement or context.site.config.platform != "gke":
         return
-    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target.template):
+    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target):
         yield Put((*path, "annotations", EXCLUSIVE), NODE_POOL)
 
 
-def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, template: PodTemplate) -> bool:
+def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, target: Target) -> bool:
     """Whether the user already said where slices go."""
-    if own_topology(template) or NODE_POOL in (template.spec.nodeSelector or {}):
+    template = target.template
+    if target.resolution.formed or pinned(template, NODE_POOL):
         return True
     everywhere = [annotations_of(m) for m in (jobset.metadata, own, template.view.metadata)]
     return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))
+
+
+TRAINER: Final = "trainer"
+NODE: Final = "node"
+"""Kubeflow Trainer's words for the step that trains, and for the job of MPI's nodes, which has no step.
+
+Source: https://github.com/kubeflow/trainer/blob/master/pkg/constants/constants.go
+"""
+
+PATHWAYS_HEAD: Final = "pathways-head"
+"""It gets the PathwaysJob's annotations as the workers do, and coordinates without chips.
+
+Source: https://github.com/google/pathways-job/blob/main/internal/controller/pathwaysjob_controller.go
+"""
+
+
+def _works(jobset: schema.JobSet) -> Callable[[ReplicatedJob], bool]:
+    """Whether what the JobSet says is meant for a replicated job: not for the helpers that a controller puts beside."""
+    owner = controller_of(jobset.metadata)
+    if owner is not None and owner.kind == "PathwaysJob":
+        return lambda job: job.name != PATHWAYS_HEAD
+    steps = [labels_of((job.template or NO_TEMPLATE).metadata).trainer_step for job in replicated_jobs(jobset)]
+    if TRAINER not in steps:
+        return lambda _job: True
+    return lambda job: job.name == NODE or labels_of((job.template or NO_TEMPLATE).metadata).trainer_step == TRAINER
 
 
 @final
@@ -200,19 +270,22 @@ class JobSet(Kind[schema.JobSet]):
     versions: tuple[str, ...] = ("v1alpha2",)
     view = schema.JobSet
     reapply = "immutable"
+    counts_slices = True
 
     def templates(self, jobset: schema.JobSet) -> Iterator[PodTemplate]:
         """The pod template of each replicated job."""
-        outermost = jobset.metadata or NO_METADATA
+        outer, beside = jobset.metadata or NO_METADATA, inject_key_only(jobset.metadata)
+        works = _works(jobset)
         for index, job in enumerate(replicated_jobs(jobset)):
             made = job.template or NO_TEMPLATE
             if made.spec is None or made.spec.template is None:
                 continue
             template = made.spec.template
+            above = (outer, made.metadata or NO_METADATA) if works(job) else (beside, inject_key_only(made.metadata))
             yield PodTemplate(
                 path=("spec", "replicatedJobs", index, "template", "spec", "template"),
                 view=template,
-                levels=(outermost, made.metadata or NO_METADATA, template.metadata or NO_METADATA),
+                levels=(*above, template.metadata or NO_METADATA),
                 name=f"replicatedJob {quoted(job.name)}",
                 hosts_hint=hosts_hint(made.spec),
             )
@@ -227,12 +300,15 @@ class JobSet(Kind[schema.JobSet]):
                 _check_domain(domain)
                 found = _count(jobset, groups, domain)
                 counted.update((id(m.target), found) for m in domain)
-        worker = Worker(_subdomain(jobset), indexed=True)
+        counted |= _split(jobset, targets)
+        worker = slices.job_worker(_subdomain(jobset), alone=True)
         return [_facts(target, worker, counted.get(id(target))) for target in targets]
 
     def object_edits(self, jobset: schema.JobSet, targets: Targets, context: Context) -> Findings:
         """Job fields, groups and exclusive placement."""
         yield from _groups(jobset, targets)
+        yield from _host_names(jobset, targets)
+        yield from _replicas_for_hosts(jobset, targets)
         for target in targets:
             if target.resolution.multi_host:
                 index, job = _job_of(jobset, target)
@@ -240,6 +316,7 @@ class JobSet(Kind[schema.JobSet]):
                 spec = (job.template or NO_TEMPLATE).spec
                 yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
                 yield from _placement(jobset, job, target, context)
+                yield from divided_ids(target)
 
     def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
         """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.

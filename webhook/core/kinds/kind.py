@@ -5,17 +5,17 @@ A kind is one module with a class, which may read more than its templates, and o
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 from webhook.core import slices
 from webhook.core.annotations import COPIED, INJECT
 from webhook.core.catalogue.accelerator import Accelerator
-from webhook.core.messages import LONGEST_VALUE, Denied, Warn
+from webhook.core.messages import LONGEST_VALUE, Denied, Warn, quoted
 from webhook.core.patch import Edit, Path
 from webhook.core.resolution import Resolution, Worker
-from webhook.core.schema.pod import Metadata
+from webhook.core.schema.pod import NO_METADATA, Metadata
 from webhook.core.site import Site
-from webhook.core.template import PodTemplate, annotations_of, labels_of
+from webhook.core.template import PodTemplate, annotations_of, controller_of, kind_of, labels_of
 
 
 @final
@@ -46,15 +46,29 @@ class Context:
     site: Site
     offline: bool  # no Pod admission follows: everything must be in the manifest
     stored: bool  # an update of an object whose values are kept, whatever today's rules would say
+    created: bool  # a new object, or a file: whatever injection wrote into it, it wrote into a copy of the user's
 
-    def __init__(self, namespace: str, site: Site, *, offline: bool = False, stored: bool = False) -> None:
+    def __init__(
+        self, namespace: str, site: Site, *, offline: bool = False, stored: bool = False, created: bool = True
+    ) -> None:
         self.namespace = namespace
         self.site = site
         self.offline = offline
         self.stored = stored
+        self.created = created
 
+
+LONGEST_HOST_NAME: Final = 63
+"""Characters of a label of DNS."""
 
 Targets = Sequence[Target]
+
+
+def with_devices(targets: Targets) -> Targets:
+    """Those that get devices: to their kind the others are no part of a slice."""
+    return [target for target in targets if not target.resolution.placed_only]
+
+
 Findings = Iterable[Edit | Warn]
 
 
@@ -72,7 +86,10 @@ class Kind(Generic[V]):
     patched: bool = True
     """False: only checked at admission, where its Pods are injected."""
     reapply: str = ""
-    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type. Else empty."""
+    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type; "judged" ones are only
+    told what is wrong. Else empty."""
+    counts_slices: bool = False
+    """Whether several slices of it can be one job."""
     hints: tuple[Path, ...] = ()
     """Places outside the templates whose value also says which form of a type is meant."""
 
@@ -88,9 +105,13 @@ class Kind(Generic[V]):
         """Its pod templates, in order."""
         raise NotImplementedError
 
-    def skipped(self, _obj: V) -> str | None:
+    def skipped(self, _obj: V, _site: Site) -> str | None:
         """The reason code why the object is left alone as a whole, or None."""
         return None
+
+    def judged_before(self, _obj: V) -> bool:
+        """Whether what made the object was judged when it came: a denial would only stop it, so it is a warning."""
+        return False
 
     def resolve_group(self, _obj: V, targets: Targets, _context: Context) -> Targets:
         """The targets with what only the whole object knows (slices, worker names); may deny."""
@@ -112,6 +133,12 @@ class Kind(Generic[V]):
         return ()
 
 
+def owned(metadata: Metadata | None, site: Site) -> str | None:
+    """The reason code of an object that its controller, which we know, takes care of."""
+    owner = controller_of(metadata)
+    return "owned" if owner is not None and kind_of(owner) in site.controllers else None
+
+
 def inject_key_only(metadata: Metadata | None) -> Metadata:
     """An object's metadata as a template sees it that the object's own keys do not reach: whether to leave it alone."""
     said = annotations_of(metadata).get(INJECT)
@@ -129,8 +156,49 @@ def check_reach(metadata: Metadata | None, template: Path | None) -> None:
 
 def unindexed(targets: Targets) -> Targets:
     """The targets of a kind whose Pods have no index that a field can refer to."""
-    nobody = Worker(subdomain=None, indexed=False)
-    return [Target(t.template, slices.with_worker(t.template, t.resolution, nobody)) for t in targets]
+    found: list[Target] = []
+    for target in targets:
+        nobody = Worker(alone=not target.resolution.multi_host)
+        found.append(Target(target.template, slices.with_worker(target.template, target.resolution, nobody)))
+    return found
+
+
+def worker_ids(targets: Targets) -> Iterator[Warn]:
+    """Warns of hosts of a slice that nobody tells their place: neither a controller, nor we, nor the user."""
+    untold: dict[tuple[str, str], None] = {}
+    for target in targets:
+        resolution = target.resolution
+        if resolution.worker is not None and resolution.worker.index:
+            yield from divided_ids(target)
+        elif resolution.multi_host and (unset := slices.unset(resolution)):
+            untold[" and ".join(unset), resolution.accelerator.name] = None
+    for variables, name in untold:
+        yield Warn("no-worker-ids", {"variables": variables, "type": name})
+
+
+def host_names(metadata: Metadata | None, *ends: object) -> Iterator[Warn]:
+    """Warns of hosts whose names, the object's with `ends` after it, are no label of DNS: nobody could find them.
+
+    A name that is to be generated gets five characters.
+    Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/names/generate.go
+    """
+    named = metadata or NO_METADATA
+    name = named.name or f"{(named.generateName or '')[: LONGEST_HOST_NAME - 5]}{'x' * 5}"
+    whole = "-".join([name, *map(str, ends)])
+    shown = quoted((named.name or named.generateName or "")[:24])
+    if len(whole) > LONGEST_HOST_NAME:
+        yield Warn("long-host-name", {"name": shown, "length": len(whole), "most": LONGEST_HOST_NAME})
+    if "." in whole:
+        yield Warn("dotted-host-name", {"name": shown})
+
+
+def divided_ids(target: Target) -> Iterator[Warn]:
+    """Warns of ids that no field of a template can say: those of the containers that divide hosts of one slice."""
+    resolution = target.resolution
+    if resolution.worker is None or not resolution.multi_host or len(resolution.device_containers) == 1:
+        return
+    if resolution.worker.index and slices.WORKER_ID in slices.unset(resolution):
+        yield Warn("divided-worker-ids", {"type": resolution.accelerator.name})
 
 
 def whole_slices(pods: Iterable[tuple[Accelerator, int]]) -> Iterator[Warn]:

@@ -3,31 +3,31 @@
 from collections.abc import Iterator
 from typing import Final, final
 
-from webhook.core.annotations import INJECT, TYPE
+from webhook.core.annotations import TYPE
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.kinds.kind import (
     Context,
     Findings,
     Kind,
+    Target,
     Targets,
     check_reach,
     inject_key_only,
     unindexed,
     whole_slices,
+    worker_ids,
 )
-from webhook.core.messages import Denied, Warn
-from webhook.core.schema.kubeflow import Role, TrainingJob, TrainingSpec
-from webhook.core.schema.pod import NO_METADATA, Template
-from webhook.core.template import PodTemplate, annotations_of
+from webhook.core.messages import Denied
+from webhook.core.schema.kubeflow import Role, TrainingJob
+from webhook.core.schema.pod import NO_METADATA
+from webhook.core.template import NOBODY, PodTemplate
 
 WORKER: Final = "worker"
 LEADS: Final = ("master", "chief")
-"""Roles that train like the workers do, beside those that only start them."""
-ALONE: Final = ("launcher",)
+"""Roles that train beside the workers, as rank 0."""
+LAUNCHER: Final = "launcher"
 
-
-NO_TEMPLATE: Final = Template()
-FIELDS: Final = TrainingSpec.__struct_fields__
+FIELDS: Final = ("pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs")
 
 
 def roles_of(job: TrainingJob) -> Iterator[tuple[str, str, Role]]:
@@ -38,22 +38,42 @@ def roles_of(job: TrainingJob) -> Iterator[tuple[str, str, Role]]:
                 yield field, name, role
 
 
-def _pods(roles: dict[str, tuple[str, Role]], targets: Targets) -> Iterator[tuple[Accelerator, int]]:
+def _trains(job: TrainingJob, name: str) -> bool:
+    """Whether a role's Pods train, so that the object's own metadata is meant for them."""
+    role = name.lower()
+    return role == WORKER or role in LEADS or (role == LAUNCHER and _launcher_works(job))
+
+
+def _launcher_works(job: TrainingJob) -> bool:
+    """Source: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/ (runLauncherAsWorker)"""
+    return job.spec is not None and bool(job.spec.runLauncherAsWorker)
+
+
+def _pods(job: TrainingJob, targets: Targets) -> Iterator[tuple[Accelerator, int]]:
     """Each role's accelerator and Pods: a master and its workers may be the hosts of one slice."""
+    roles = {name: role for _, name, role in roles_of(job)}
     for target in targets:
         hardware, name = target.resolution.accelerator, target.template.name
-        if hardware.hosts > 1 and name.lower() in ALONE:
+        if hardware.hosts > 1 and name.lower() == LAUNCHER and not _launcher_works(job):
             raise Denied("one-pod", where=name, value=hardware.name, hosts=hardware.hosts, what=f"a {name}")
-        number = roles[name][1].replicas
-        yield hardware, 1 if number is None else number
+        yield hardware, roles[name].pods
 
 
-def _without(roles: dict[str, tuple[str, Role]]) -> Iterator[Warn]:
-    """A master that trains beside the workers, and has none of their devices."""
-    for name, (_, role) in roles.items():
-        said = annotations_of((role.template or NO_TEMPLATE).metadata)
-        if name.lower() in LEADS and TYPE not in said and said.get(INJECT) != "false":
-            yield Warn("role-without", {"role": name})
+def _without_leads(job: TrainingJob, targets: Targets) -> Targets:
+    """The targets without a master that coordinates hosts and is none of them.
+
+    The workers of a type of several hosts can be whole slices by themselves. A master that hears of the type only from
+    the object is then no host; where its own template says it, it is one.
+    """
+    workers = [t for t in targets if t.template.name.lower() == WORKER and t.resolution.multi_host]
+    if not workers or any(True for _ in whole_slices(_pods(job, workers))):
+        return targets
+    return [t for t in targets if t.template.name.lower() not in LEADS or not _heard(t)]
+
+
+def _heard(target: Target) -> bool:
+    """Whether the type comes from the object's own metadata."""
+    return target.resolution.multi_host and any(key == TYPE for key, _ in target.resolution.request.outer)
 
 
 class TrainingOperatorJob(Kind[TrainingJob]):
@@ -61,33 +81,28 @@ class TrainingOperatorJob(Kind[TrainingJob]):
 
     group = "kubeflow.org"
     view = TrainingJob
+    reapply = "judged"
 
     def templates(self, job: TrainingJob) -> Iterator[PodTemplate]:
-        """Each role's template. Workers hear the object's own metadata, the others only their template's."""
+        """Each role's template. The object's own metadata is for the roles that train."""
         for field, name, role in roles_of(job):
             if role.template is None:
                 continue
-            outer = (job.metadata or NO_METADATA) if name.lower() == WORKER else inject_key_only(job.metadata)
+            outer = (job.metadata or NO_METADATA) if _trains(job, name) else inject_key_only(job.metadata)
             levels = (outer, role.template.metadata or NO_METADATA)
-            yield PodTemplate(("spec", field, name, "template"), role.template, levels, name=name)
+            yield PodTemplate(("spec", field, name, "template"), role.template, levels, name=name, told_by=NOBODY)
 
-    def resolve_group(self, _job: TrainingJob, targets: Targets, _context: Context) -> Targets:
+    def resolve_group(self, job: TrainingJob, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
-        return unindexed(targets)
+        return unindexed(_without_leads(job, targets))
 
     def object_edits(self, job: TrainingJob, targets: Targets, _context: Context) -> Findings:
         """Who hears the object's own metadata, and whether the replicas are whole slices."""
-        roles = {name: (field, role) for field, name, role in roles_of(job) if role.template is not None}
-        if not any(name.lower() == WORKER for name in roles):
-            check_reach(
-                job.metadata, next((("spec", field, name, "template") for name, (field, _) in roles.items()), None)
-            )
-        if TYPE in annotations_of(job.metadata):
-            yield from _without(roles)
-        for hardware in dict.fromkeys(t.resolution.accelerator for t in targets):
-            if hardware.hosts > 1:
-                yield Warn("no-worker-ids", {"type": hardware.name})
-        yield from whole_slices(_pods(roles, targets))
+        places = {name: ("spec", field, name, "template") for field, name, role in roles_of(job) if role.template}
+        if not any(_trains(job, name) for name in places):
+            check_reach(job.metadata, next(iter(places.values()), None))
+        yield from worker_ids(targets)
+        yield from whole_slices(_pods(job, targets))
 
 
 @final

@@ -11,18 +11,19 @@ from typing import Final, final
 import msgspec
 
 from webhook.core import annotations, quantity, scheduling
-from webhook.core.catalogue.catalogue import TPU_RESOURCE
+from webhook.core.catalogue.families import TPU_RESOURCE
 from webhook.core.devices import asked_amounts
 from webhook.core.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, host_names
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
-from webhook.core.resolution import own_topology, stripped_view
+from webhook.core.resolution import stripped_view
+from webhook.core.rules.nodes import pinned
 from webhook.core.scheduling import Scheduling
 from webhook.core.schema import leaderworkerset as schema
 from webhook.core.schema.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Metadata, Template
-from webhook.core.template import PodTemplate, annotations_of, containers_of
+from webhook.core.template import LEADER_WORKER_SET, PodTemplate, annotations_of, containers_of
 
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
@@ -114,7 +115,7 @@ def _subgroup_sizes(group: Group, policy: SubGroupPolicy, whole: Target, leader_
 
 def _wrong_size(field: str, value: object, whole: Target, leader_holds: bool, valid: str) -> Denied:
     hardware = whole.resolution.accelerator
-    leader = "the leader is one of them" if leader_holds else "the leader holds no TPUs"
+    leader = "the leader is one of them" if leader_holds else "the leader has no TPUs"
     where = ".".join((*ROOT, field))
     return Denied(
         "group-size", where=where, value=value, type=hardware.name, hosts=hardware.hosts, leader=leader, valid=valid
@@ -158,10 +159,7 @@ def _placement_chosen(lws: schema.LeaderWorkerSet, targets: Targets) -> bool:
     everywhere = [own, *(target.template.annotations for target in targets)]
     if any(a.get(key) for a in everywhere for key in KUEUE_TOPOLOGY):
         return True
-    return any(
-        t.resolution.scheduling.volcano or own_topology(t.template) or NODE_POOL in (t.template.spec.nodeSelector or {})
-        for t in targets
-    )
+    return any(t.resolution.scheduling.volcano or t.resolution.formed or pinned(t.template, NODE_POOL) for t in targets)
 
 
 def _schedulers(lws: schema.LeaderWorkerSet, leader: Target | None, worker: Target | None) -> Iterator[Edit]:
@@ -212,7 +210,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
                     levels=(lws.metadata or NO_METADATA, template.metadata or NO_METADATA),
                     name=role,
                     hosts_hint=_hosts_hint(lws),
-                    worker_env=False,
+                    told_by=LEADER_WORKER_SET,
                 )
 
     def object_edits(self, lws: schema.LeaderWorkerSet, targets: Targets, context: Context) -> Findings:
@@ -224,6 +222,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
         if any(t.resolution.multi_host for t in targets):
             yield from _sizes(group_of(lws), _slice(leader, worker), holds)
             yield from _placement(lws, targets, holds, context)
+            yield from host_names(lws.metadata, 0, _slice(leader, worker).resolution.accelerator.hosts - 1)
         if holds and any(t.resolution.accelerator.slice is not None for t in targets):
             yield from _leader_id(group_of(lws))
 
@@ -233,7 +232,9 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
         templates = {
             role: stripped_view(template) for role in (LEADER, WORKER) if (template := getattr(group, role)) is not None
         }
-        return schema.LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=None, **templates)))
+        # With subgroups the size is never ours.
+        size = None if group.subGroupPolicy is None else group.size
+        return schema.LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=size, **templates)))
 
 
 LEADERWORKERSET: Final = LeaderWorkerSet()

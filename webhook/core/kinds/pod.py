@@ -4,15 +4,49 @@ from typing import Final, final
 
 from webhook.core import slices
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
-from webhook.core.messages import Warn
+from webhook.core.messages import Denied, Warn
 from webhook.core.resolution import Resolution
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
-from webhook.core.template import PodTemplate, annotations_of, controller_of, labels_of
+from webhook.core.site import Site
+from webhook.core.slices import COMPLETION_INDEX
+from webhook.core.template import (
+    GKE,
+    KUBERAY,
+    LEADER_WORKER_SET,
+    NOBODY,
+    PodTemplate,
+    annotations_of,
+    controller_of,
+    kind_of,
+    labels_of,
+)
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 OS_LABEL: Final = "kubernetes.io/os"
 
 _SCHEDULING_OWNERS: Final = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")}
+
+
+ALIKE: Final = frozenset({"ReplicaSet.apps", "Job.batch"})
+"""Controllers whose Pods are all alike, a Job's unless it is Indexed: no host of a slice would know which it is. Their
+workloads are refused when they come; these came before us, or were changed while we were away."""
+
+MAKERS: Final = frozenset(
+    {
+        *ALIKE,
+        "StatefulSet.apps",
+        "Job.batch.volcano.sh",
+        "RayCluster.ray.io",
+        "PyTorchJob.kubeflow.org",
+        "TFJob.kubeflow.org",
+        "MPIJob.kubeflow.org",
+    }
+)
+"""Controllers that make the other hosts too."""
+
+
+def _alike(kind: str) -> str:
+    return "NonIndexed Job" if kind == "Job" else kind
 
 
 def _owned_scheduling(metadata: Metadata) -> bool:
@@ -25,11 +59,21 @@ def _owned_scheduling(metadata: Metadata) -> bool:
     return (owner.apiVersion, owner.kind) in _SCHEDULING_OWNERS
 
 
+def _told_by(metadata: Metadata) -> str:
+    labels, owner = labels_of(metadata), controller_of(metadata)
+    if labels.leader_worker_set:
+        return LEADER_WORKER_SET
+    if labels.ray_cluster:
+        return KUBERAY
+    return GKE if owner is not None and slices.of_job(owner) else NOBODY
+
+
 def _facts(pod: Template, target: Target) -> Resolution:
     resolution = target.resolution
-    worker = slices.worker_of_pod(pod) if slices.tells_worker(target.template, resolution) else None
     found = slices.of_pod(pod, resolution)
-    return resolution if found is None and worker is None else resolution.with_topology(found, worker)
+    if found is not None:
+        resolution = resolution.with_topology(found, None)
+    return slices.with_worker(target.template, resolution, slices.worker_of_pod(pod, resolution))
 
 
 @final
@@ -44,17 +88,16 @@ class Pod(Kind[Template]):
     def templates(self, pod: Template) -> list[PodTemplate]:
         """The Pod itself."""
         metadata = pod.metadata or NO_METADATA
-        labels = labels_of(metadata)
         template = PodTemplate(
             path=(),
             view=pod,
             levels=(metadata,),
             owned_scheduling=_owned_scheduling(metadata),
-            worker_env=not (labels.leader_worker_set or labels.ray_cluster),
+            told_by=_told_by(metadata),
         )
         return [template]
 
-    def skipped(self, pod: Template) -> str | None:
+    def skipped(self, pod: Template, _site: Site) -> str | None:
         """Pods that no scheduler places, or that no accelerator driver serves."""
         owner, spec = controller_of(pod.metadata), pod.spec
         if annotations_of(pod.metadata).get(MIRROR):
@@ -71,14 +114,20 @@ class Pod(Kind[Template]):
         """What the Pod of a Job or JobSet can be told, whether or not its workload was seen by us."""
         return [Target(t.template, _facts(pod, t)) for t in targets]
 
-    def object_edits(self, pod: Template, targets: Targets, _context: Context) -> Findings:
-        """A Pod of a multi-host type that nobody manages is one host, and nobody makes the others."""
-        if controller_of(pod.metadata) is not None:
-            return
+    def object_edits(self, pod: Template, targets: Targets, context: Context) -> Findings:
+        """A Pod of a multi-host type is one host: whoever made it must make the others, and tell them apart."""
+        owner = controller_of(pod.metadata)
         for target in targets:
             hardware = target.resolution.accelerator
-            if hardware.hosts > 1:
+            if hardware.hosts == 1:
+                continue
+            if owner is None or kind_of(owner) not in {*MAKERS, *context.site.controllers}:
                 yield Warn("one-of-hosts", {"type": hardware.name, "hosts": hardware.hosts})
+            elif kind_of(owner) in ALIKE and COMPLETION_INDEX not in annotations_of(pod.metadata):
+                where = target.resolution.request.where
+                raise Denied(
+                    "no-stable-index", where=where, value=hardware.name, hosts=hardware.hosts, kind=_alike(owner.kind)
+                )
 
 
 POD: Final = Pod()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from webhook.core import scheduling
-from webhook.core.kinds.kind import Context, Findings, Kind, Targets
+from webhook.core.kinds.kind import Context, Findings, Kind, Targets, with_devices
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import at
 from webhook.core.schema.pod import Metadata
@@ -13,7 +13,7 @@ from webhook.core.template import controller_of
 
 def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:
     """Edits and warnings outside the templates: the kind's own, and the queue."""
-    yield from kind.object_edits(obj, targets, context)
+    yield from kind.object_edits(obj, with_devices(targets), context)
     yield from _queue(kind, obj, targets)
 
 

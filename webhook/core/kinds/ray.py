@@ -1,19 +1,20 @@
 """RayCluster, RayJob, RayService: a head and groups of workers, whose resources KubeRay reads from the templates. Pure.
 
-Ids of TPU workers are set by the operator or by a webhook of its own, so no TPU_* is ours.
+Ids of TPU workers are set by the operator or by a webhook of its own, so TPU_WORKER_* are not ours.
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 """
 
 from collections.abc import Iterator
 from typing import Final, TypeVar, final
 
-from webhook.core.kinds.kind import Context, Findings, Kind, Targets, check_reach, inject_key_only
-from webhook.core.messages import Denied, quoted
-from webhook.core.patch import Path, Put
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, check_reach, inject_key_only
+from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.patch import Append, Edit, Path, Put
+from webhook.core.rules.rule import container_path
 from webhook.core.schema import ray as schema
 from webhook.core.schema.pod import NO_METADATA
 from webhook.core.schema.ray import NO_CLUSTER, NO_HEAD, RayClusterSpec, WorkerGroup
-from webhook.core.template import PodTemplate
+from webhook.core.template import KUBERAY, PodTemplate
 
 HEAD: Final = "headGroupSpec"
 V = TypeVar("V", bound=schema.AnyRay)
@@ -35,10 +36,32 @@ def groups_of(cluster: RayClusterSpec) -> Iterator[tuple[int, WorkerGroup]]:
             yield index, group
 
 
+SLICES: Final = "MEGASCALE_NUM_SLICES"
+
+
+def _slices(target: Target, group: WorkerGroup) -> Iterator[Edit | Warn]:
+    """How many replicas of a group are slices of one job; KubeRay's TPU webhook fills in the rest.
+
+    Source: https://github.com/ai-on-gke/kuberay-tpu-webhook/blob/main/main.go
+    """
+    shape, number = target.resolution.accelerator.slice, group.replicas or 0
+    if target.resolution.request.multislice is not True or shape is None or not shape.multislice:
+        return
+    if number < 2:
+        yield Warn("multislice-unused", {"why": f"{target.template.name} has no two replicas"})
+        return
+    for device_container in target.resolution.device_containers:
+        if not any(e is not None and e.name == SLICES for e in device_container.container.env or ()):
+            path = (*target.template.path, *container_path(device_container), "env")
+            yield Append(path, {"name": SLICES, "value": str(number)}, key=("name",))
+
+
 class Ray(Kind[V]):
     """What the three kinds have in common: a cluster."""
 
     group = "ray.io"
+    reapply = "judged"
+    counts_slices = True
 
     def templates(self, ray: V) -> Iterator[PodTemplate]:
         """The head, which hears only its own template, and each worker group."""
@@ -46,7 +69,7 @@ class Ray(Kind[V]):
         head = (cluster.headGroupSpec or NO_HEAD).template
         if head is not None:
             levels = (inject_key_only(ray.metadata), head.metadata or NO_METADATA)
-            yield PodTemplate((*path, HEAD, "template"), head, levels, name=HEAD, worker_env=False)
+            yield PodTemplate((*path, HEAD, "template"), head, levels, name=HEAD, told_by=KUBERAY)
         for index, group in groups_of(cluster):
             if group.template is not None:
                 yield PodTemplate(
@@ -55,7 +78,7 @@ class Ray(Kind[V]):
                     levels=(ray.metadata or NO_METADATA, group.template.metadata or NO_METADATA),
                     name=f"worker group {quoted(group.groupName or index)}",
                     hosts_hint=group.numOfHosts if group.numOfHosts and group.numOfHosts > 1 else None,
-                    worker_env=False,
+                    told_by=KUBERAY,
                 )
 
     def object_edits(self, ray: V, targets: Targets, _context: Context) -> Findings:
@@ -66,6 +89,8 @@ class Ray(Kind[V]):
             check_reach(ray.metadata, (*path, HEAD, "template"))
         for target in targets:
             hardware, index = target.resolution.accelerator, target.template.path[-2]
+            if isinstance(index, int):
+                yield from _slices(target, groups[index])
             if hardware.hosts == 1:
                 continue
             if not isinstance(index, int):

@@ -12,15 +12,15 @@ from typing import Final, final
 from webhook.core import scheduling
 from webhook.core.annotations import INJECT, QUEUE, SCHEDULER, TYPE
 from webhook.core.catalogue.accelerator import Accelerator
-from webhook.core.catalogue.catalogue import TPU_RESOURCE
-from webhook.core.kinds.kind import Context, Findings, Kind, Targets, unindexed, whole_slices
+from webhook.core.catalogue.families import TPU_RESOURCE
+from webhook.core.kinds.kind import Context, Findings, Kind, Targets, unindexed, whole_slices, worker_ids
 from webhook.core.messages import LONGEST_VALUE, Denied, Warn, quoted
 from webhook.core.patch import Edit, Put
 from webhook.core.rules.detect import resources
 from webhook.core.schema import volcano as schema
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC
 from webhook.core.schema.volcano import NO_JOB, Task
-from webhook.core.template import PodTemplate, annotations_of, labels_of
+from webhook.core.template import NOBODY, PodTemplate, annotations_of, labels_of
 
 LEGACY_RESOURCES: Final = "cloud-tpus.google.com/"
 DEFAULT_QUEUE: Final = "default"
@@ -160,12 +160,14 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
                     levels=(job.metadata or NO_METADATA, task.template.metadata or NO_METADATA),
                     name=f"task {quoted(task.name or index)}",
                     owned_scheduling=True,
+                    told_by=NOBODY,
                 )
 
     def object_edits(self, job: schema.VolcanoJob, targets: Targets, context: Context) -> Findings:
         """The Job's scheduler, queue and gang."""
         wish, asked = _wish(targets), any(t.resolution.request.scheduler for t in targets)
         yield from whole_slices(_pods(job, targets))
+        yield from worker_ids(targets)
         tpu = any(t.resolution.accelerator.slice is not None for t in targets) or _detected(job, context)
         if tpu and wish.scheduler != scheduling.VOLCANO:
             yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)

@@ -4,32 +4,40 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from webhook.core import topology
+from webhook.core import slices, topology
 from webhook.core.devices import DeviceContainer
 from webhook.core.patch import Append, Edit, Put
-from webhook.core.resolution import JOB_NAME, Resolution
+from webhook.core.resolution import JOB_NAME, Resolution, Worker
 from webhook.core.rules.rule import Found, Rule, container_path
-from webhook.core.template import PodTemplate, first_user_of
+from webhook.core.template import GKE, NOBODY, PodTemplate, first_user_of
 
 JOBSET_NAME: Final = "ACCEL_JOBSET_NAME"
 JOBSET_NAME_PATH: Final = "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"
 MEGASCALE: Final = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
-COMPLETION_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-"""Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode"""
+MEGASCALE_PORT: Final = 8080
+"""libtpu's own choice for traffic between slices."""
+PROCESS_PORT: Final = 8471
+"""libtpu's own choice for traffic within a slice; the processes of one host have the next ones.
+
+Source: https://github.com/ai-on-gke/kuberay-tpu-webhook/blob/main/main.go (tpuProcessPortBase)
+"""
+
+FULL: Final = "site config tpu.environment: full"
+OTHERS: Final = "set by GKE (site config tpu.environment: megascale)"
 
 Env = dict[str, object]
 
 
 def environment(_template: PodTemplate, resolution: Resolution) -> Found:
     """MEGASCALE_* and, where the site says so, TPU_*; a variable that is there in any form is the user's."""
-    if resolution.slices is None and resolution.worker is None:
+    if resolution.slices is None and not resolution.full:
         return ()
     found: list[Edit] = []
     for number, device_container in enumerate(resolution.device_containers):
         container = device_container.container
         have = {e.name for e in container.env if e is not None and e.name is not None} if container.env else set()
         ours = _megascale(resolution, have)
-        if resolution.worker is not None:
+        if resolution.full:
             ours += _tpu(resolution, device_container, number, have)
         missing = [variable for variable in ours if variable["name"] not in have]
         if missing:
@@ -54,15 +62,28 @@ def _megascale(resolution: Resolution, have: set[str]) -> list[Env]:
 
     Source: https://github.com/jax-ml/jax/blob/main/jax/_src/clusters/cloud_tpu_cluster.py
     """
-    slices = resolution.slices
-    if slices is None or not have.isdisjoint(MEGASCALE):
+    counted = resolution.slices
+    if counted is slices.NO_SLICES and not _is_told_one(resolution):
+        return [_value(name, "") for name in (*MEGASCALE, "MEGASCALE_PORT")]
+    if not have.isdisjoint(MEGASCALE):
         return []
     number, index, coordinator = MEGASCALE
-    ours = [_field(number, slices.number), _field(index, slices.index)]
-    if slices.coordinator_path:
-        return [*ours, _field(coordinator, slices.coordinator_path)]
-    needed = [_field(JOBSET_NAME, JOBSET_NAME_PATH)] if JOBSET_NAME in slices.coordinator else []
-    return [*needed, *ours, _value(coordinator, slices.coordinator)]
+    if counted is None or counted is slices.NO_SLICES:
+        return [_value(number, "1"), _value(index, "0"), _value(coordinator, "")] if _is_told_one(resolution) else []
+    ours = [_field(number, counted.number), _field(index, counted.index)]
+    if counted.coordinator_path:
+        return [*ours, _field(coordinator, counted.coordinator_path)]
+    needed = [_field(JOBSET_NAME, JOBSET_NAME_PATH)] if JOBSET_NAME in counted.coordinator else []
+    return [*needed, *ours, _value(coordinator, counted.coordinator)]
+
+
+def _is_told_one(resolution: Resolution) -> bool:
+    """Whether a slice that is a whole job is told so: JAX asks a metadata server for what it finds unset.
+
+    Source: https://github.com/jax-ml/jax/issues/40854
+    """
+    worker = resolution.worker
+    return worker is not None and worker.alone and resolution.site.config.tpu.avoid_metadata_server
 
 
 def _tpu(resolution: Resolution, device_container: DeviceContainer, number: int, have: set[str]) -> Iterator[Env]:
@@ -71,15 +92,18 @@ def _tpu(resolution: Resolution, device_container: DeviceContainer, number: int,
     Names and values: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go, InitEnvs)
     """
     shape = resolution.accelerator.slice
-    if shape is None or resolution.worker is None:
+    if shape is None:
         return
-    yield from _worker(resolution, have)
+    if resolution.worker is not None:
+        yield from _worker(resolution, resolution.worker, number, have)
     yield _value("TPU_ACCELERATOR_TYPE", shape.accelerator_type)
     yield _value("TPU_TOPOLOGY", shape.topology)
     host, chips = _bounds(resolution, device_container)
     yield _value("TPU_HOST_BOUNDS", host)
     yield _value("TPU_CHIPS_PER_HOST_BOUNDS", chips)
     yield _value("TPU_TOPOLOGY_WRAP", shape.wrap)
+    if shape.resilient:
+        yield _value("ENABLE_ICI_RESILIENCY", "true")
     yield _value("TPU_SKIP_MDS_QUERY", "true")
     share = len(shape.ports) // len(resolution.device_containers)
     ports = shape.ports[number * share : (number + 1) * share]
@@ -97,22 +121,36 @@ def _bounds(resolution: Resolution, device_container: DeviceContainer) -> tuple[
     return topology.bounds(hosts or form), topology.bounds(chips)
 
 
-def _worker(resolution: Resolution, have: set[str]) -> Iterator[Env]:
-    worker, hosts = resolution.worker, resolution.accelerator.hosts
-    if worker is None or len(resolution.device_containers) > 1:
-        return  # a divided host is several processes: their ids are the launcher's to give
+def _worker(resolution: Resolution, worker: Worker, process: int, have: set[str]) -> Iterator[Env]:
+    """Which of the slice's processes this one is, and where they all are: one for each container of a host."""
+    hosts, processes = resolution.accelerator.hosts, len(resolution.device_containers)
     if hosts == 1:
-        yield _value("TPU_WORKER_ID", "0")
-        yield _value("TPU_WORKER_HOSTNAMES", "localhost")
+        yield _value("TPU_WORKER_ID", str(process))
+    elif processes > 1 and worker.number is not None:
+        yield _value("TPU_WORKER_ID", str(worker.number * processes + process))
+    elif processes == 1 and worker.index:
+        yield _field("TPU_WORKER_ID", worker.index)
+    if hosts > 1 and (not worker.index or worker.subdomain is None):
         return
-    if not worker.indexed or worker.subdomain is None:
-        return
-    yield _field("TPU_WORKER_ID", COMPLETION_INDEX)
-    if "TPU_WORKER_HOSTNAMES" not in have:
-        yield _field(JOB_NAME, "metadata.labels['batch.kubernetes.io/job-name']")
-        if JOBSET_NAME in worker.subdomain:
+    yield from _addresses(worker, hosts, process, processes, have)
+    if processes > 1 and resolution.slices is not None and resolution.slices is not slices.NO_SLICES:
+        yield _value("MEGASCALE_PORT", str(MEGASCALE_PORT + process))
+
+
+def _addresses(worker: Worker, hosts: int, process: int, processes: int, have: set[str]) -> Iterator[Env]:
+    ours = {"TPU_WORKER_HOSTNAMES": worker.hostnames(hosts, processes)}
+    if processes > 1:
+        ours["TPU_PROCESS_ADDRESSES"] = worker.addresses(hosts, processes, PROCESS_PORT)
+    if hosts > 1 and not have.issuperset(ours):
+        text = f"{worker.prefix} {worker.subdomain}"
+        if JOB_NAME in text:
+            yield _field(JOB_NAME, "metadata.labels['batch.kubernetes.io/job-name']")
+        if JOBSET_NAME in text:
             yield _field(JOBSET_NAME, JOBSET_NAME_PATH)
-    yield _value("TPU_WORKER_HOSTNAMES", worker.hostnames(hosts))
+    for name, value in ours.items():
+        yield _value(name, value)
+    if processes > 1:
+        yield _value("TPU_PROCESS_PORT", str(PROCESS_PORT + process))
 
 
 def network(template: PodTemplate, resolution: Resolution) -> Found:
@@ -123,7 +161,7 @@ def network(template: PodTemplate, resolution: Resolution) -> Found:
     spec = template.spec
     if (
         spec.hostNetwork
-        and resolution.multi_host
+        and (resolution.multi_host or resolution.slices is not None)
         and resolution.accelerator.slice is not None
         and spec.dnsPolicy in (None, "", "ClusterFirst")
     ):
@@ -131,36 +169,65 @@ def network(template: PodTemplate, resolution: Resolution) -> Found:
     return ()
 
 
-def _why(_template: PodTemplate, resolution: Resolution) -> str:
+def _why(template: PodTemplate, resolution: Resolution) -> str:
     reasons = []
-    if resolution.slices is not None:
+    if resolution.slices is slices.NO_SLICES:
+        reasons.append("accel.io/multislice: false; GKE would fill in what is unset")
+    elif resolution.slices is not None:
         reasons.append("several slices form one job")
-    if resolution.worker is not None:
-        reasons.append("site config tpu.environment: full")
+    if resolution.full:
+        reasons.append(FULL if _told(resolution) else _place(template, resolution, FULL))
     return "; ".join(reasons)
 
 
-def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
-    return _missing(resolution) if resolution.accelerator.slice is not None else ""
+def _told(resolution: Resolution) -> bool:
+    """Whether we tell a host its place: there is nobody else, and it has an index, or is alone."""
+    worker = resolution.worker
+    return worker is not None and bool(worker.index or not resolution.multi_host)
 
 
-def _missing(resolution: Resolution) -> str:
-    """Why no MEGASCALE_* and no TPU_* variable."""
-    hardware, request = resolution.accelerator, resolution.request
+def _place(template: PodTemplate, resolution: Resolution, others: str) -> str:
+    """Who tells a host its place, and the `others` who tell it the rest."""
+    unset = " and ".join(slices.unset(resolution))
+    if not unset:
+        return f"TPU_WORKER_*: the container's own; other TPU_*: {others}"
+    if template.told_by == NOBODY:
+        return f"{unset}: set by nobody, so the Pods must do it; other TPU_*: {others}"
+    return f"TPU_WORKER_*: set by {template.told_by}; other TPU_*: {others}"
+
+
+def _why_not(template: PodTemplate, resolution: Resolution) -> str:
+    if resolution.accelerator.slice is None:
+        return ""
+    if resolution.full:
+        return "there already"
+    return f"{_no_slices(template, resolution)}; {_no_place(template, resolution)}"
+
+
+def _no_slices(template: PodTemplate, resolution: Resolution) -> str:
+    """Why no MEGASCALE_* variable."""
+    hardware = resolution.accelerator
     have = {e.name for h in resolution.device_containers for e in h.container.env or () if e is not None}
-    if resolution.slices is not None and not have.isdisjoint(MEGASCALE):
+    if resolution.slices is not None and have.issuperset(MEGASCALE):
+        return "MEGASCALE_*: there already"
+    if resolution.slices is not None:
         return "MEGASCALE_*: the container has some of them, so all are its own"
-    if request.multislice is False:
+    if resolution.request.multislice is False:
         return "MEGASCALE_*: accel.io/multislice: false"
     if hardware.slice is not None and not hardware.slice.multislice:
         return f"MEGASCALE_*: {hardware.name} is of a generation without multislice"
+    if template.told_by != GKE:
+        return "MEGASCALE_*: only a JobSet counts slices"
     if hardware.hosts == 1:
         return "MEGASCALE_*: slices of one host are no multislice, unless accel.io/multislice says so"
-    if resolution.worker is None and resolution.site.config.tpu.environment == "megascale":
-        return "MEGASCALE_*: one slice; TPU_*: set by GKE (site config tpu.environment: megascale)"
-    if resolution.worker is None:
-        return "MEGASCALE_*: one slice; TPU_*: set by its controller"
-    return "there already"
+    return "MEGASCALE_*: one slice"
+
+
+def _no_place(template: PodTemplate, resolution: Resolution) -> str:
+    """Why no TPU_* variable: who sets them, where the site config leaves them to others."""
+    if template.told_by == GKE or not resolution.multi_host:
+        return f"TPU_*: {OTHERS}"
+    return _place(template, resolution, OTHERS)
 
 
 def _resolved(_template: PodTemplate, _resolution: Resolution) -> str:

@@ -1,14 +1,15 @@
 """The nodes that have the accelerator: selector, affinity, tolerations. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from webhook.core import annotations
 from webhook.core.catalogue.accelerator import toleration
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
-from webhook.core.resolution import Resolution, own_topology
+from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Found, Rule
+from webhook.core.schema.pod import Expression, NodeSelectorTerm
 from webhook.core.template import PodTemplate
 
 TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
@@ -21,14 +22,15 @@ def node_selector(template: PodTemplate, resolution: Resolution) -> Found:
     if not hardware.pinned and not template.of_workload:
         platform = resolution.site.config.platform
         found.append(Warn("not-pinned", {"type": hardware.name, "platform": platform, "resource": hardware.resource}))
-    for label, values in hardware.selector:
-        if label == TPU_TOPOLOGY and own_topology(template):
-            continue
+    wanted = {k: v for k, v in hardware.selector if not (k == TPU_TOPOLOGY and resolution.formed)}
+    if not resolution.stored:
+        check_affinity(template, f"{annotations.TYPE} {hardware.name}", wanted)
+    for label, values in wanted.items():
         value = have.get(label)
         if value is None:
             found += _pin(template, label, values)
         elif value not in values and not resolution.stored:
-            raise _selector_conflict(label, value, f"{annotations.TYPE} {hardware.name}", values)
+            raise _conflict(f"nodeSelector {label}", value, f"{annotations.TYPE} {hardware.name}", values)
     return found
 
 
@@ -38,9 +40,9 @@ def _pin(template: PodTemplate, label: str, values: tuple[str, ...]) -> Iterable
     return _node_affinity(template, label, values)
 
 
-def _selector_conflict(label: str, value: str, source: str, values: tuple[str, ...]) -> Denied:
+def _conflict(where: str, value: str, source: str, values: tuple[str, ...]) -> Denied:
     want = " or ".join(quoted(v) for v in values)
-    return Denied("selector-conflict", where=f"nodeSelector {label}", value=value, source=source, want=want)
+    return Denied("selector-conflict", where=where, value=value, source=source, want=want)
 
 
 def _node_affinity(template: PodTemplate, label: str, values: tuple[str, ...]) -> Iterator[Edit]:
@@ -51,12 +53,11 @@ def _node_affinity(template: PodTemplate, label: str, values: tuple[str, ...]) -
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     expression = {"key": label, "operator": "In", "values": list(values)}
     path = ("spec", "affinity", "nodeAffinity", required, "nodeSelectorTerms")
-    node_affinity = template.spec.affinity and template.spec.affinity.nodeAffinity
-    terms = node_affinity and node_affinity.requiredDuringSchedulingIgnoredDuringExecution
-    if not terms or not terms.nodeSelectorTerms:
+    terms = required_terms(template)
+    if not terms:
         yield Append(path, {"matchExpressions": [expression]}, key=("matchExpressions",))
         return
-    for index, term in enumerate(terms.nodeSelectorTerms):
+    for index, term in enumerate(terms):
         if not term.matchExpressions and not term.matchFields:
             continue  # an empty term matches no node; with our expression it would match some
         narrowed = any(
@@ -65,6 +66,51 @@ def _node_affinity(template: PodTemplate, label: str, values: tuple[str, ...]) -
         )
         if not narrowed:
             yield Append((*path, index, "matchExpressions"), expression, key=("key", "operator"))
+
+
+def required_terms(template: PodTemplate) -> Sequence[NodeSelectorTerm]:
+    """The user's required node affinity: alternatives, each of them a conjunction."""
+    node_affinity = template.spec.affinity and template.spec.affinity.nodeAffinity
+    required = node_affinity and node_affinity.requiredDuringSchedulingIgnoredDuringExecution
+    return (required and required.nodeSelectorTerms) or ()
+
+
+def pinned(template: PodTemplate, label: str) -> bool:
+    """Whether the user chose the nodes by this label: by selector, or in every term of the required affinity."""
+    terms = required_terms(template)
+    by_affinity = bool(terms) and all(
+        any(e.key == label and e.operator == "In" for e in term.matchExpressions or ()) for term in terms
+    )
+    return by_affinity or label in (template.spec.nodeSelector or {})
+
+
+def check_affinity(template: PodTemplate, source: str, wanted: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises `Denied` where no term of the required affinity leaves a node with these labels.
+
+    A term that is empty matches no node.
+    """
+    first: tuple[Expression, tuple[str, ...]] | None = None
+    for term in required_terms(template):
+        against = next((e for e in term.matchExpressions or () if _excludes(e, wanted.get(e.key or "", ()))), None)
+        if against is None and (term.matchExpressions or term.matchFields):
+            return
+        if against is not None and first is None:
+            first = (against, wanted[against.key or ""])
+    if first is not None:
+        expression, values = first
+        said = f"{expression.operator} {', '.join((expression.values or ())[:8])}"
+        raise _conflict(f"nodeAffinity {expression.key}", said.strip(), source, values)
+
+
+def _excludes(expression: Expression, values: tuple[str, ...]) -> bool:
+    """Whether an expression on a label leaves none of the values that a node of the accelerator has there."""
+    if not values:
+        return False
+    if expression.operator == "In":
+        return not set(values).intersection(expression.values or ())
+    if expression.operator == "NotIn":
+        return set(values).issubset(expression.values or ())
+    return expression.operator == "DoesNotExist"
 
 
 def tolerations(template: PodTemplate, resolution: Resolution) -> Found:
@@ -87,13 +133,13 @@ def _why(_template: PodTemplate, resolution: Resolution) -> str:
     return f"nodes with {hardware.name}, by the labels of platform {platform}{form}"
 
 
-def _why_not(template: PodTemplate, resolution: Resolution) -> str:
+def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
     hardware, platform = resolution.accelerator, resolution.site.config.platform
     if not hardware.selector and platform == "none":
         return "site config platform: none"
     if not hardware.selector:
         return f"{hardware.name} is any node with {hardware.resource}, on platform {platform}"
-    return "there already" + (", or the slice has a topology of its own" if own_topology(template) else "")
+    return "there already" + (", or the slice is formed for the Pods" if resolution.formed else "")
 
 
 def _taint(_template: PodTemplate, _resolution: Resolution) -> str:

@@ -16,7 +16,8 @@ from webhook.core.catalogue.tpu import listed
 from webhook.core.devices import asked_amounts
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
-from webhook.core.resolution import Resolution, own_topology
+from webhook.core.resolution import Resolution
+from webhook.core.rules.nodes import check_affinity
 from webhook.core.rules.rule import Rule
 from webhook.core.schema.pod import Container, Toleration
 from webhook.core.schema.site import Placement
@@ -80,8 +81,11 @@ def _node_selector(
     template: PodTemplate, resolution: Resolution, chosen: Iterable[tuple[str, Placement]]
 ) -> Iterator[Edit]:
     have = {label: value for label, value in (template.spec.nodeSelector or {}).items() if value is not None}
-    needed = {label: ("the type", values) for label, values in _needed(template, resolution).items()}
+    needed = {label: ("the type", values) for label, values in _needed(resolution).items()}
     for name, found in chosen:
+        if not resolution.stored:
+            labels = {label: (value,) for label, value in found.node_selector.items()}
+            check_affinity(template, f"{PLACEMENT} {quoted(name)}", labels)
         for label, value in found.node_selector.items():
             if have.get(label, value) != value and not resolution.stored:
                 where, source = f"nodeSelector {label}", f"{PLACEMENT} {quoted(name)}"
@@ -94,10 +98,10 @@ def _node_selector(
                 yield Put(("spec", "nodeSelector", label), value)
 
 
-def _needed(template: PodTemplate, resolution: Resolution) -> dict[str, tuple[str, ...]]:
+def _needed(resolution: Resolution) -> dict[str, tuple[str, ...]]:
     """The labels of the accelerator's own nodes, with the values of which one will do."""
     labels = dict(resolution.accelerator.selector)
-    if own_topology(template):
+    if resolution.formed:
         labels.pop(TOPOLOGY_LABEL, None)
     return labels
 

@@ -3,35 +3,75 @@
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.core.devices import DEFAULT_CONTAINER, asked_amounts
+from webhook.core import quantity
+from webhook.core.annotations import CONTAINER, MULTISLICE, SHM
+from webhook.core.devices import DEFAULT_CONTAINER, DeviceContainer, asked_amounts
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Put, Remove
 from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Found, Rule, container_path
 from webhook.core.schema.pod import Container
+from webhook.core.sidecars import PRIMARY
 from webhook.core.template import PodTemplate
 
 
 def resources(template: PodTemplate, resolution: Resolution) -> Found:
     """requests = limits = the devices, as a string; amounts that are there already were found equal before."""
+    found = _nobodys(template, resolution) if template.filled_in else []
     if resolution.request.mode == "host":
-        return _no_resources(resolution)
-    resource = resolution.accelerator.resource
-    found: list[Edit | Warn] = []
+        return [*_no_resources(resolution), *found]
+    if resolution.placed_only:
+        return [*_without_effect(resolution), *found]
+    resource, own = resolution.accelerator.resource, resolution.own
+    if own.names:
+        warning = Warn("own-devices", {"resource": resource, "names": ", ".join(own.names)})
+        return found if template.of_workload else [warning, *found]
     for device_container in resolution.device_containers:
-        there = [part for part, _ in asked_amounts(device_container.container, resource)]
-        for part in ("limits", "requests"):
-            if part not in there:
-                path = (*container_path(device_container), "resources", part, resource)
-                found.append(Put(path, str(device_container.devices)))
+        found += _given(device_container, resource)
+    if own.unknown and not template.of_workload:
+        found.append(Warn("claims-unknown", {"resource": resource, "names": ", ".join(own.unknown)}))
     if resolution.accelerator.extras:
         found += _extras(template, resolution)
     return found
 
 
+def _given(device_container: DeviceContainer, resource: str) -> Iterator[Edit | Warn]:
+    """A user's 0 is no amount, and does not stay."""
+    amounts = {part: quantity.devices(amount) for part, amount in asked_amounts(device_container.container, resource)}
+    if 0 in amounts.values():
+        facts = {"name": device_container.container.name, "resource": resource, "count": device_container.devices}
+        yield Warn("zero-replaced", facts)
+    for part in ("limits", "requests"):
+        if not amounts.get(part):
+            yield Put((*container_path(device_container), "resources", part, resource), str(device_container.devices))
+
+
+def _nobodys(template: PodTemplate, resolution: Resolution) -> list[Edit | Warn]:
+    """Devices that LimitRanger gave to containers that are to have none. Without any value it would refuse the Pod."""
+    ours = {(h.list_name, h.index) for h in resolution.device_containers} if resolution.request.mode != "host" else ()
+    hardware = resolution.accelerator.resource
+    found: list[Edit | Warn] = []
+    for list_name, index, part, resource in template.filled_in:
+        is_device = bool(resolution.site.catalogue.families.of_resource(resource))
+        if is_device and not (resource == hardware and not resolution.own.names and (list_name, index) in ours):
+            found.append(Put(("spec", list_name, index, "resources", part, resource), "0"))
+    return found
+
+
+def _without_effect(resolution: Resolution) -> Iterator[Warn]:
+    """What is said of devices where there are none."""
+    request = resolution.request
+    said = {CONTAINER: request.containers, SHM: request.shm, MULTISLICE: request.multislice}
+    for key, value in said.items():
+        if value:
+            yield Warn("count-zero-unused", {"key": key})
+
+
 def _no_resources(resolution: Resolution) -> Found:
     """Mode host gives whole nodes by path; a device resource beside it would count the devices twice."""
     resource = resolution.accelerator.resource
+    if resolution.own.names and not resolution.stored:
+        raise Denied("host-mode-devices", where="the Pod", value=resolution.own.names[0])
     for device_container in resolution.device_containers:
         for part, _ in asked_amounts(device_container.container, resource):
             where = f"container {quoted(device_container.container.name)}: resources.{part}"
@@ -91,7 +131,9 @@ def _is_privileged(container: Container) -> bool:
 
 
 def _why(template: PodTemplate, resolution: Resolution) -> str:
-    return f"{_amount(resolution)}; {_choice(template, resolution)}"
+    if template.filled_in and (resolution.placed_only or resolution.own.names):
+        return "LimitRanger's default, which nobody asked for"
+    return "" if resolution.placed_only else f"{_amount(resolution)}; {_choice(template, resolution)}"
 
 
 def _amount(resolution: Resolution) -> str:
@@ -117,12 +159,18 @@ def _choice(template: PodTemplate, resolution: Resolution) -> str:
         return "accel.io/container names it" if not request.placeholders else "the container that has the limit"
     if any(asked_amounts(h.container, resource) for h in resolution.device_containers):
         return "the container that asks for it"
-    if template.annotations.get(DEFAULT_CONTAINER) == resolution.device_containers[0].container.name:
-        return "the default container"
-    return "the first container"
+    chosen = resolution.device_containers[0]
+    for key in (DEFAULT_CONTAINER, PRIMARY):
+        if template.annotations.get(key) == chosen.container.name:
+            return f"the annotation {key} names it"
+    return "the first container" + (" that is no known sidecar" if chosen.index else "")
 
 
 def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
+    if resolution.placed_only:
+        return "accel.io/count: 0 asks for the nodes alone"
+    if resolution.own.names:
+        return f"the Pod asks for {', '.join(resolution.own.names)} itself"
     return "accel.io/mode: host gives devices by path" if resolution.request.mode == "host" else "there already"
 
 

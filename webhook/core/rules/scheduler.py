@@ -36,7 +36,7 @@ def neuron(template: PodTemplate, resolution: Resolution) -> Found:
     Source: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/k8s-neuron-scheduler.html
     """
     hardware = resolution.accelerator
-    if hardware.family != "neuron" or template.of_workload:
+    if hardware.family != "neuron" or template.of_workload or resolution.own.names or resolution.placed_only:
         return ()
     count = sum(device_container.devices for device_container in resolution.device_containers)
     if count not in (1, _whole(template, resolution)) and resolution.scheduling.name in (None, scheduling.VOLCANO):

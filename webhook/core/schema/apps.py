@@ -4,10 +4,21 @@ from webhook.core.schema.job import JobTemplate
 from webhook.core.schema.pod import Metadata, Name, Number, Template, View
 
 
+class Ordinals(View, frozen=True, gc=False):
+    start: Number | None = None
+
+
 class AppSpec(View, frozen=True, gc=False):
     replicas: Number | None = None
-    podManagementPolicy: Name | None = None
     template: Template | None = None
+    serviceName: Name | None = None
+    podManagementPolicy: Name | None = None
+    ordinals: Ordinals | None = None
+
+    @property
+    def pods(self) -> int:
+        """How many Pods it makes: one, unless said otherwise."""
+        return 1 if self.replicas is None else self.replicas
 
 
 class App(View, frozen=True, gc=False):
@@ -19,6 +30,7 @@ class CronJobSpec(View, frozen=True, gc=False):
     jobTemplate: JobTemplate | None = None
 
 
+NO_SPEC = AppSpec()
 NO_CRON_SPEC = CronJobSpec()
 
 

@@ -103,6 +103,8 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     """Value of the node label cloud.google.com/gke-tpu-accelerator."""
     single_host_label: str = ""
     """That label's value where a slice is one machine, if it differs."""
+    ici_resiliency: bool = False
+    """Slices of whole cubes go on after a broken link between chips: ENABLE_ICI_RESILIENCY."""
     ports_per_chip: int = 1
     """Runtime metrics ports of one chip."""
     multislice: bool = True
@@ -115,6 +117,8 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     """No machine with chips of its own exists: always the legacy resource."""
     tolerations: tuple[str, ...] = ("google.com/tpu",)
     """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
+    other_resources: tuple[str, ...] = ()
+    """Other resources by which TPUs are asked for; a `*` at the end stands for anything."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,6 +144,7 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
         syntax.check_value(self.single_host_label, "singleHostLabel")
         for taint in self.tolerations:
             _check_taint(taint, "tolerations")
+        check_resources(self.other_resources)
 
     def _check_hosts(self, text: str, shape: topology.Shape) -> None:
         """Every number of chips per host that the shape may have must tile it."""
@@ -175,6 +180,11 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """More of them, on some platforms."""
+    other_resources: tuple[str, ...] = ()
+    """Other resources by which the vendor's devices are asked for, in parts or shared; a `*` at the end stands for
+    anything."""
+    other_annotations: tuple[str, ...] = ()
+    """Annotations of a Pod by which they are asked for."""
     mig: Mig | None = None
     """Set where devices can be had in parts."""
 
@@ -186,6 +196,9 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
         for taints in self.platform_tolerations.values():
             for taint in taints:
                 _check_taint(taint, "platformTolerations")
+        check_resources(self.other_resources)
+        for key in self.other_annotations:
+            syntax.check_key(key, "otherAnnotations")
 
 
 class Model(Entry, frozen=True, kw_only=True, tag="model"):
@@ -244,6 +257,16 @@ class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):
 
     choices: tuple[str, ...]
     """Names of the models."""
+
+
+def check_resources(patterns: Iterable[str]) -> None:
+    """Raises `ValueError` for a pattern that no resource's name could fit, or that all would."""
+    for pattern in patterns:
+        prefix, star, rest = pattern.partition("*")
+        domain, slash, _ = prefix.partition("/")
+        if rest or not slash or not domain:
+            raise ValueError(f'otherResources: {quoted(pattern)} is not a resource, or its beginning and a "*"')
+        syntax.check_key(prefix + "x" if star else prefix, "otherResources")
 
 
 AnyEntry = Tpu | Devices | Model | Instance | Ambiguous

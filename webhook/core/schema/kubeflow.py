@@ -7,6 +7,11 @@ class Role(View, frozen=True, gc=False):
     replicas: Number | None = None
     template: Template | None = None
 
+    @property
+    def pods(self) -> int:
+        """How many Pods it has: one, unless said otherwise."""
+        return 1 if self.replicas is None else self.replicas
+
 
 Roles = dict[Name, Role | None]
 
@@ -15,6 +20,7 @@ class TrainingSpec(View, frozen=True, gc=False):
     pytorchReplicaSpecs: Roles | None = None
     tfReplicaSpecs: Roles | None = None
     mpiReplicaSpecs: Roles | None = None
+    runLauncherAsWorker: bool | None = None
 
 
 class TrainingJob(View, frozen=True, gc=False):

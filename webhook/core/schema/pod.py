@@ -45,6 +45,8 @@ class Labels(View, frozen=True, gc=False):
     leader_worker_set: Value | None = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default=None)
     ray_cluster: Value | None = msgspec.field(name="ray.io/cluster", default=None)
     whole_node: Value | None = msgspec.field(name="accel.io/whole-node", default=None)
+    trainer_step: Value | None = msgspec.field(name="trainer.kubeflow.org/trainjob-ancestor-step", default=None)
+    pod_index: Value | None = msgspec.field(name="apps.kubernetes.io/pod-index", default=None)
 
     def get(self, key: object) -> str | None:
         """The value of a label; asking for one that is not declared is our mistake."""
@@ -75,9 +77,16 @@ class EnvVar(View, frozen=True, gc=False):
     valueFrom: EnvVarSource | None = None
 
 
+class ClaimUse(View, frozen=True, gc=False):
+    """A container's claim: the name of one of the Pod's."""
+
+    name: Name | None = None
+
+
 class Resources(View, frozen=True, gc=False):
     limits: dict[Key, Quantity | None] | None = None
     requests: dict[Key, Quantity | None] | None = None
+    claims: list[ClaimUse | None] | None = None
 
 
 class VolumeMount(View, frozen=True, gc=False):
@@ -96,6 +105,7 @@ class Container(View, frozen=True, gc=False):
     envFrom: list[Any] | None = None
     env: list[EnvVar | None] | None = None
     resources: Resources | None = None
+    restartPolicy: Name | None = None
     volumeMounts: list[VolumeMount | None] | None = None
     securityContext: ContainerSecurityContext | None = None
 
@@ -148,6 +158,14 @@ class Volume(View, frozen=True, gc=False):
     hostPath: HostPath | None = None
 
 
+class PodClaim(View, frozen=True, gc=False):
+    """A claim of the Pod, and what it is made of."""
+
+    name: Name | None = None
+    resourceClaimName: Name | None = None
+    resourceClaimTemplateName: Name | None = None
+
+
 class OperatingSystem(View, frozen=True, gc=False):
     name: Name | None = None
 
@@ -167,6 +185,7 @@ class PodSpec(View, frozen=True, gc=False):
     tolerations: list[Toleration | None] | None = None
     runtimeClassName: Name | None = None
     os: OperatingSystem | None = None
+    resourceClaims: list[PodClaim | None] | None = None
 
 
 class Template(View, frozen=True, gc=False):

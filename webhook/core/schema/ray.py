@@ -9,6 +9,7 @@ class HeadGroup(View, frozen=True, gc=False):
 
 class WorkerGroup(View, frozen=True, gc=False):
     groupName: Name | None = None
+    replicas: Number | None = None
     numOfHosts: Number | None = None
     template: Template | None = None
 

@@ -17,6 +17,9 @@ from webhook.core.schema.catalogue import AnyEntry, Platform, types
 
 Mode = Literal["plugin", "host"]
 
+MOST_CLAIM_PATTERNS = 64
+"""Each is tried on every claim of a pod."""
+
 LONGEST_NAME = 50
 """Characters of a placement's or a profile's name: names of volumes are made of them."""
 
@@ -51,6 +54,10 @@ class TpuSettings(_Settings, frozen=True, kw_only=True):
     environment: Literal["megascale", "full"] = "megascale"
     """`megascale`: only MEGASCALE_* variables, since GKE's device plugin and webhook set the others. `full`: also
     TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY and the rest, for clusters without those two."""
+    avoid_metadata_server: bool = True
+    """With `full`, a slice that is a job by itself is told so (MEGASCALE_NUM_SLICES 1, MEGASCALE_SLICE_ID 0, and no
+    coordinator): JAX asks a metadata server for what it finds unset. JAX before 0.6 takes the empty coordinator for
+    an address: set this to false there, and give JAX the coordinator's address yourself."""
     legacy_nodes: bool = False
     """v3 types mean the old TPU Node resource (`cloud-tpus.google.com/v3`) instead of `google.com/tpu`."""
     legacy_version: str = ""
@@ -344,6 +351,18 @@ class LegacyAccelerator(_Settings, frozen=True, kw_only=True):
     """Variables."""
 
 
+class Claims(_Settings, frozen=True, kw_only=True):
+    """Resource claims (DRA) that pods bring themselves."""
+
+    devices: tuple[str, ...] = ()
+    """Names, or shell patterns, of claims, ResourceClaims or ResourceClaimTemplates that are the devices: a pod that
+    has one gets no device resource beside it."""
+
+    def __post_init__(self) -> None:
+        if len(self.devices) > MOST_CLAIM_PATTERNS:
+            raise ValueError(f"devices: found {len(self.devices):,} patterns; valid: at most {MOST_CLAIM_PATTERNS}")
+
+
 class Config(_Settings, frozen=True, kw_only=True):
     """The file as it is written. Every key is optional."""
 
@@ -362,6 +381,11 @@ class Config(_Settings, frozen=True, kw_only=True):
     """Default for `accel.io/shm`: false, true, or a size such as 64Gi."""
     schedulers: Schedulers = Schedulers()
     """Scheduler overrides."""
+    controllers: tuple[str, ...] = ()
+    """Kinds (`Kind.group`) that make Jobs, StatefulSets and the like which are not to be injected themselves, in
+    addition to those that are known: JobSet, RayJob, MPIJob, LeaderWorkerSet."""
+    claims: Claims = Claims()
+    """Claims."""
     placements: dict[str, Placement] = msgspec.field(default_factory=dict)
     """Sets that `accel.io/placement` can name, by name."""
     host_profiles: dict[str, HostProfile] = msgspec.field(default_factory=dict)
@@ -400,6 +424,7 @@ class Config(_Settings, frozen=True, kw_only=True):
         for index, default in enumerate(self.schedulers.defaults):
             yield f"schedulers: defaults[{index}].types", default.types
             yield f"schedulers: defaults[{index}].namespaces", default.namespaces
+        yield "claims: devices", self.claims.devices
         for name, placement in self.placements.items():
             yield f"placements: {name}.namespaces", placement.namespaces
         for name, profile in self.host_profiles.items():

@@ -1,0 +1,149 @@
+"""This tree and that of another commit, measured in turns on one machine: `make bench ARGS="--against REF"`.
+
+The other tree may have other packages and other benchmarks, so what runs in both leans on little: where `admit` is
+(probe.py), and `accel serve` with its options and certificates. Each round starts both anew, since where a process has
+its memory is worth a percent by itself. The dependencies are this checkout's.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import load, machine, programs, report, reviews
+from benchmarks.sample import Figure, ratios
+from benchmarks.servers import Servers
+from tests.cluster.tinyca import TinyCA
+from tests.support import compiled
+
+HERE = Path(__file__).parents[1]
+PROBE = Path(__file__).with_name("probe.py")
+ROUNDS, QUICK_ROUNDS = 11, 3
+BATCHES = 5
+CONNECTIONS, CALLS = 16, 20_000
+CALL, RESIDENT = "serve: us of CPU for a call over TLS", "serve: resident MiB after that"
+
+
+class NoTree(Exception):
+    """There is nothing to compare with: no such commit, or one that cannot be built or run."""
+
+
+@dataclass
+class Tree:
+    """One of the two: the folder that its packages are in, and what was measured of it."""
+
+    name: str
+    root: Path
+    figures: dict[str, Figure] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)  # of the answer to each review
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes a Python find the tree's packages before all others of their names."""
+        return {**os.environ, "PYTHONPATH": str(self.root)}
+
+    def add(self, name: str, unit: str, value: float, others: float) -> None:
+        self.figures.setdefault(name, Figure(unit)).add(value, others)
+
+
+def compare(ref: str, rounds: int) -> tuple[Tree, Tree]:
+    """The other tree and this one, with their figures; the other one's files are gone again."""
+    with tempfile.TemporaryDirectory(prefix="accel-against-") as scratch:
+        directory = Path(scratch)
+        name = check_out(ref, directory / "tree")
+        old, new = Tree(name, directory / "tree"), Tree("this tree", HERE)
+        if is_compiled(new):
+            build(old)
+        programs.ensure("load")
+        bodies = {name: directory / f"{name}.json" for name in reviews.NAMES}
+        for name, file in bodies.items():
+            file.write_bytes(reviews.load(name))
+        with Servers(directory / "servers", TinyCA()) as servers:
+            for number in range(rounds):
+                for tree in machine.turn(number, (old, new)):
+                    admit(tree, bodies)
+                    serve(tree, bodies["jobset-pod"], servers)
+    return old, new
+
+
+def check_out(ref: str, directory: Path, repository: Path = HERE) -> str:
+    """Write a commit's files, without git's own: nothing is left in the repository, however this ends. Its name."""
+    top = Path(git(repository, "rev-parse", "--show-toplevel").decode().strip())
+    with tarfile.open(fileobj=io.BytesIO(git(top, "archive", "--format=tar", ref))) as files:
+        files.extractall(directory, filter="data")
+    return f"{ref}, {git(top, 'rev-parse', '--short', ref).decode().strip()}"
+
+
+def git(directory: Path, *arguments: str) -> bytes:
+    done = subprocess.run(["git", *arguments], cwd=directory, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise NoTree(f"git {' '.join(arguments)}: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
+
+
+def build(tree: Tree) -> None:
+    """Compile its core as this tree's is."""
+    report.say(f"compiling the core of {tree.name}: about a minute")
+    if said := compiled.in_place(tree.root):
+        raise NoTree(f"{tree.name} does not compile:\n{said}")
+    if not is_compiled(tree):
+        raise NoTree(
+            f"{tree.name} has no compiled core: compare both as Python, .venv/bin/python -m benchmarks --against"
+        )
+
+
+def is_compiled(tree: Tree) -> bool:
+    return not probe(tree, {}, batches=0)["file"].endswith(".py")
+
+
+def admit(tree: Tree, bodies: dict[str, Path], batches: int = BATCHES) -> None:
+    """One process more of `admit` on every review."""
+    with machine.Watch() as watch:
+        found = probe(tree, bodies, batches)
+        watch.own = found["cpu_seconds"]
+    tree.lengths = found["lengths"]
+    for name, value in found["microseconds"].items():
+        tree.add(f"admit, us: {name}", "us", value, watch.others)
+
+
+def probe(tree: Tree, bodies: dict[str, Path], batches: int) -> dict[str, Any]:
+    files = [f"{name}={file}" for name, file in bodies.items()]
+    command = [sys.executable, "-P", str(PROBE), str(batches), *files]
+    with machine.pinned(machine.cores()[0]):
+        done = subprocess.run(command, env=tree.environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NoTree(f"`admit` of {tree.name} cannot be measured:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    if not Path(found["file"]).is_relative_to(tree.root):
+        raise NoTree(f"{tree.name} has no `admit` of its own: found was {found['file']}, which is this checkout's")
+    return found
+
+
+def serve(tree: Tree, body: Path, servers: Servers) -> None:
+    """One server more, under one load."""
+    server_core, core = machine.cores()
+    server = servers.start("accel", server_core, tree.environment)
+    # Not as an idle process that looks for answers all the time: on a busy machine that one would hardly ever run, and
+    # what is measured here is not how soon an answer comes.
+    with machine.pinned(core):
+        result = load.run(server, load.Load(body, CONNECTIONS, calls=CALLS))
+    tree.add(CALL, "us", result.server_cpu, result.others)
+    tree.add(RESIDENT, "MiB", machine.rss(server.process.pid), 0.0)
+    servers.stop(server)
+
+
+def show(old: Tree, new: Tree) -> None:
+    """The table, and what keeps the two from being alike."""
+    lines = {name: (was, new.figures[name], ratios(new.figures[name], was)) for name, was in old.figures.items()}
+    report.rows(f"{old.name} and this tree", [old.name, new.name, "ratio"], lines)
+    for name, length in old.lengths.items():
+        if new.lengths[name] != length:
+            report.say(f"other work: the answer to {name} had {length:,} bytes, and has {new.lengths[name]:,}")
+    if any(figure.noisy for tree in (old, new) for figure in tree.figures.values()):
+        report.say(report.NOISY)

@@ -1,0 +1,60 @@
+"""What LimitRanger filled in: amounts that nobody asked for. Pure.
+
+It runs before webhooks, and where a LimitRange has a `max` or a `default` for devices, every container of a Pod gets
+so many. It notes in an annotation what it did: "LimitRanger plugin set: cpu, memory request for container a; ...".
+Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/plugin/pkg/admission/limitranger/admission.go
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from webhook.core.schema.pod import Annotations, Container, Quantity, Resources
+from webhook.core.template import FilledIn, PodTemplate
+
+ANNOTATION: Final = "kubernetes.io/limit-ranger"
+_OPENING: Final = "LimitRanger plugin set: "
+_PLACES: Final = ((" for init container ", "initContainers"), (" for container ", "containers"))
+_PARTS: Final = {"request": "requests", "limit": "limits"}
+
+
+def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) -> None:
+    """The template's containers without the amounts that LimitRanger filled in, of the resources that concern us."""
+    noted = _noted(template.annotations)
+    found: list[FilledIn] = []
+    for position, (list_name, index, container) in enumerate(template.containers):
+        if container.resources is None:
+            continue
+        kept: dict[str, dict[str, Quantity | None]] = {}
+        for part in _PARTS.values():
+            amounts: dict[str, Quantity | None] = getattr(container.resources, part) or {}
+            named = noted.get((list_name, container.name or "", part), frozenset())
+            gone = [r for r in amounts if r in named and concerns_us(r)]
+            found += [(list_name, index, part, resource) for resource in gone]
+            kept[part] = {r: amount for r, amount in amounts.items() if r not in gone} if gone else amounts
+        resources = Resources(limits=kept["limits"], requests=kept["requests"], claims=container.resources.claims)
+        template.containers[position] = (list_name, index, _with_resources(container, resources))
+    template.filled_in = tuple(found)
+
+
+def _with_resources(container: Container, resources: Resources) -> Container:
+    return msgspec.structs.replace(container, resources=resources)
+
+
+def _noted(annotations: Annotations) -> dict[tuple[str, str, str], frozenset[str]]:
+    """The resources that were filled in, by list, container and part."""
+    text = annotations.get(ANNOTATION) or ""
+    if not text.startswith(_OPENING):
+        return {}
+    return {place: frozenset(names) for place, names in _entries(text.removeprefix(_OPENING))}
+
+
+def _entries(text: str) -> Iterator[tuple[tuple[str, str, str], list[str]]]:
+    for entry in text.split("; "):
+        for phrase, list_name in _PLACES:
+            what, found, container = entry.partition(phrase)
+            names, _, part = what.rpartition(" ")
+            if found and part in _PARTS:
+                yield (list_name, container, _PARTS[part]), names.split(", ")
+                break

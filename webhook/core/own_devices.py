@@ -1,0 +1,116 @@
+"""What a template asks for by itself that may be the devices already: other resources, annotations, claims. Pure.
+
+A device can be asked for in more than one way: whole, in parts, as a share, by a claim. Beside one of them our resource
+would be a second device, or one that no node has.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+from webhook.core import quantity
+from webhook.core.catalogue.accelerator import Accelerator
+from webhook.core.messages import Denied, quoted
+from webhook.core.schema.pod import Container
+from webhook.core.site import Site, matches
+from webhook.core.template import PodTemplate
+
+_NAMED: Final = 4
+"""Names of resources, annotations and claims that a warning repeats."""
+
+
+@final
+@dataclass(init=False)
+class OwnDevices:
+    """What the template has by the user's own hand."""
+
+    names: tuple[str, ...]  # these are the devices, and no resource is written beside them
+    unknown: tuple[str, ...]  # claims that may be the devices, or something else: a network, a channel
+    containers: frozenset[tuple[str, int]]  # that hold the devices
+
+    def __init__(
+        self,
+        names: tuple[str, ...] = (),
+        unknown: tuple[str, ...] = (),
+        containers: frozenset[tuple[str, int]] = frozenset(),
+    ) -> None:
+        self.names = names
+        self.unknown = unknown
+        self.containers = containers
+
+
+NOTHING: Final = OwnDevices()
+
+
+def own_devices(template: PodTemplate, accelerator: Accelerator, site: Site, stored: bool = False) -> OwnDevices:
+    """Raises `Denied` for hardware of another family, which no node has beside the accelerator.
+
+    `stored`: the object exists already, and is not judged.
+    """
+    names: dict[str, None] = {}
+    holders: set[tuple[str, int]] = set()
+    for list_name, index, container in template.containers:
+        for resource, amount, family in _hardware(container, accelerator.resource, site):
+            if family == accelerator.family:
+                names[resource] = None
+                holders.add((list_name, index))
+            elif not stored:
+                raise _other_hardware(f"{list_name} {quoted(container.name)}", resource, amount, accelerator)
+    for annotation, family in site.catalogue.families.annotations.items():
+        amount = template.annotations.get(annotation)
+        if amount is not None and family == accelerator.family:
+            names[annotation] = None
+        elif amount is not None and not stored:
+            raise _other_hardware("metadata.annotations", annotation, amount, accelerator)
+    if template.spec.resourceClaims is None:
+        return OwnDevices(tuple(names)[:_NAMED], (), frozenset(holders)) if names else NOTHING
+    return _with_claims(template, site, names, holders)
+
+
+def _hardware(container: Container, resource: str, site: Site) -> Iterator[tuple[str, object, str]]:
+    """Each other resource of the catalogue's hardware that a container asks for, how much of it, and its family."""
+    resources = container.resources
+    if resources is None:
+        return
+    for amounts in (resources.limits, resources.requests):
+        for name, amount in (amounts or {}).items():
+            if name == resource or "/" not in name:
+                continue
+            family = site.catalogue.families.of_resource(name)
+            if family and amount is not None and quantity.devices(amount) != 0:
+                yield name, amount, family
+
+
+def _other_hardware(where: str, name: str, amount: object, accelerator: Accelerator) -> Denied:
+    return Denied(
+        "devices-conflict",
+        where=where,
+        value=amount,
+        resource=name,
+        type=accelerator.name,
+        gives="is other hardware: no node has both",
+        valid=f"no {name}, or a type that it belongs to",
+    )
+
+
+def _with_claims(
+    template: PodTemplate, site: Site, names: dict[str, None], holders: set[tuple[str, int]]
+) -> OwnDevices:
+    """A claim is opaque: what it asks for stands in an object that we do not see, so the site's config names those
+    that are devices."""
+    patterns, unknown = site.config.claims.devices, dict[str, None]()
+    are_devices: dict[str, bool] = {}
+    for claim in template.spec.resourceClaims or ():
+        if claim is not None and claim.name:
+            words = (claim.resourceClaimTemplateName, claim.resourceClaimName, claim.name)
+            are_devices[claim.name] = any(word and matches(word, patterns) for word in words)
+    for list_name, index, container in template.containers:
+        for use in (container.resources and container.resources.claims) or ():
+            if use is None or use.name is None:
+                continue
+            if are_devices.get(use.name):
+                names[f"resource claim {use.name}"] = None
+                holders.add((list_name, index))
+            else:
+                unknown[use.name] = None
+    return OwnDevices(tuple(names)[:_NAMED], tuple(unknown)[:_NAMED], frozenset(holders))
