@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check compiled install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak attack fuzz lock
+.PHONY: help demo test check compiled install goldens docs bench control-plane cluster cluster-tests image-test kube-demo soak attack libtpu fuzz lock
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -40,10 +40,13 @@ test: check compiled cluster  ## everything
 
 soak: install  ## the long proofs: rotations, rolls and abuse under load (15 minutes)
 	$(BIN)/python -m pytest -q -s -m soak tests
-	$(BIN)/python -m tests.support.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/test_abuse.py
+	$(BIN)/python -m tests.support.compiled -m pytest -q -s -m soak -p no:cacheprovider tests/server/test_abuse.py
 
 attack: install  ## one namespace attacks for a minute with each known kind of hostile object (half an hour)
 	$(BIN)/python -m pytest -q -s -m attack tests/cluster/test_attack.py
+
+libtpu: install  ## what libtpu makes of the variables (downloads 137 MB, under Google Cloud's terms)
+	$(BIN)/python -m pytest -q -m libtpu tests/readers
 
 COUNT ?= 20000
 fuzz: install  ## hostile reviews, manifests and site configs, another seed each time: make fuzz COUNT=1000000
@@ -80,3 +83,4 @@ lock: install  ## renew requirements*.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-build.in -o requirements-build.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-torchx.in -o requirements-torchx.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-readers.in -o requirements-readers.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 requirements-libtpu.in -o requirements-libtpu.lock

@@ -48,7 +48,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         found = trees(given) if given.against else peers(given)
-    except (Failed, Different, BuildError, ClusterError, against.NoTree) as error:
+    except (Failed, Different, BuildError, ClusterError, against.NoFigures) as error:
         print(f"benchmark stopped: {error}", file=sys.stderr)
         return 1
     path = given.json or RESULTS / f"{date.replace(':', '')}.json"

@@ -19,19 +19,20 @@ from typing import Any
 from benchmarks import load, machine, programs, report, reviews
 from benchmarks.sample import Figure, ratios
 from benchmarks.servers import Servers
+from tests.cluster.process import ClusterError
 from tests.cluster.tinyca import TinyCA
 from tests.support import compiled
 
 HERE = Path(__file__).parents[1]
 PROBE = Path(__file__).with_name("probe.py")
 ROUNDS, QUICK_ROUNDS = 11, 3
-BATCHES = 5
+BATCHES = 15
 CONNECTIONS, CALLS = 16, 20_000
 CALL, RESIDENT = "serve: us of CPU for a call over TLS", "serve: resident MiB after that"
 
 
-class NoTree(Exception):
-    """There is nothing to compare with: no such commit, or one that cannot be built or run."""
+class NoFigures(Exception):
+    """A tree that cannot be measured: there is no such commit, or it cannot be built or run."""
 
 
 @dataclass
@@ -66,8 +67,10 @@ def compare(ref: str, rounds: int) -> tuple[Tree, Tree]:
             file.write_bytes(reviews.load(name))
         with Servers(directory / "servers", TinyCA()) as servers:
             for number in range(rounds):
-                for tree in machine.turn(number, (old, new)):
+                turn = machine.turn(number, (old, new))
+                for tree in turn:
                     admit(tree, bodies)
+                for tree in turn:
                     serve(tree, bodies["jobset-pod"], servers)
     return old, new
 
@@ -83,7 +86,7 @@ def check_out(ref: str, directory: Path, repository: Path = HERE) -> str:
 def git(directory: Path, *arguments: str) -> bytes:
     done = subprocess.run(["git", *arguments], cwd=directory, capture_output=True, check=False)
     if done.returncode != 0:
-        raise NoTree(f"git {' '.join(arguments)}: {done.stderr.decode(errors='replace').strip()}")
+        raise NoFigures(f"git {' '.join(arguments)}: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout
 
 
@@ -91,9 +94,9 @@ def build(tree: Tree) -> None:
     """Compile its core as this tree's is."""
     report.say(f"compiling the core of {tree.name}: about a minute")
     if said := compiled.in_place(tree.root):
-        raise NoTree(f"{tree.name} does not compile:\n{said}")
+        raise NoFigures(f"{tree.name} does not compile:\n{said}")
     if not is_compiled(tree):
-        raise NoTree(
+        raise NoFigures(
             f"{tree.name} has no compiled core: compare both as Python, .venv/bin/python -m benchmarks --against"
         )
 
@@ -118,21 +121,24 @@ def probe(tree: Tree, bodies: dict[str, Path], batches: int) -> dict[str, Any]:
     with machine.pinned(machine.cores()[0]):
         done = subprocess.run(command, env=tree.environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise NoTree(f"`admit` of {tree.name} cannot be measured:\n{done.stderr[-2000:]}")
+        raise NoFigures(f"`admit` of {tree.name} cannot be measured:\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout)
     if not Path(found["file"]).is_relative_to(tree.root):
-        raise NoTree(f"{tree.name} has no `admit` of its own: found was {found['file']}, which is this checkout's")
+        raise NoFigures(f"{tree.name} has no `admit` of its own: found was {found['file']}, which is this checkout's")
     return found
 
 
 def serve(tree: Tree, body: Path, servers: Servers) -> None:
     """One server more, under one load."""
     server_core, core = machine.cores()
-    server = servers.start("accel", server_core, tree.environment)
-    # Not as an idle process that looks for answers all the time: on a busy machine that one would hardly ever run, and
-    # what is measured here is not how soon an answer comes.
-    with machine.pinned(core):
-        result = load.run(server, load.Load(body, CONNECTIONS, calls=CALLS))
+    try:
+        server = servers.start("accel", server_core, tree.environment)
+        # Not as an idle process that looks for answers all the time: on a busy machine that one would hardly ever run,
+        # and what is measured here is not how soon an answer comes.
+        with machine.pinned(core):
+            result = load.run(server, load.Load(body, CONNECTIONS, calls=CALLS))
+    except (ClusterError, load.Failed) as error:
+        raise NoFigures(f"`accel serve` of {tree.name}: {error}") from None
     tree.add(CALL, "us", result.server_cpu, result.others)
     tree.add(RESIDENT, "MiB", machine.rss(server.process.pid), 0.0)
     servers.stop(server)

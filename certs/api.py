@@ -1,7 +1,7 @@
 """Requests to the Kubernetes API: JSON in and out, errors as sentences, credentials re-read.
 
-Objects stay plain JSON and are never put through a typed model: what we write back keeps every field, also
-those newer than we are. This file must not know what a Secret or a webhook configuration is for.
+Objects stay plain JSON and never pass through a typed model: what we write back keeps every field, even
+those newer than this code. This file must not know what a Secret or a webhook configuration is for.
 """
 
 import json
@@ -18,9 +18,9 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
 SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
-MANAGER = "accel-certs"  # as whom the API server notes our writes in managedFields
+MANAGER = "accel-certs"  # the manager of our writes in managedFields
 TIMEOUT_SECONDS = 10.0
-WATCH_SECONDS = 240  # the API server ends the watch itself; a connection that died silently is noticed a little later
+WATCH_SECONDS = 240  # the API server ends the watch then; a connection that died silently is noticed a little later
 
 CLOCK_TOLERANCE = timedelta(minutes=1)
 
@@ -37,7 +37,7 @@ class ApiError(Exception):
 
 
 class Unreachable(ApiError):
-    """No answer came: the fault may be anywhere between here and there."""
+    """No response: the fault may be anywhere between us and the API server."""
 
 
 class Conflict(ApiError):
@@ -53,14 +53,14 @@ class NoCredentials(Exception):
 
 
 class Api:
-    """One way to one API server. Safe to use from several threads."""
+    """A client of one API server. Thread-safe."""
 
     clock_ahead = timedelta(0)
-    """By how much our clock is ahead of the API server's, by its last answer; zero within a minute."""
+    """By how much our clock is ahead of the API server's, as of its last response; zero if less than a minute."""
 
     def __init__(self, configuration: Any, clock: Clock) -> None:
         self._clock = clock
-        configuration.retries = False  # the caller decides when to try again
+        configuration.retries = False  # the caller decides when to retry
         configuration.connection_pool_maxsize = 4
         self._client = client.ApiClient(configuration)
         self._client.user_agent = MANAGER
@@ -74,7 +74,7 @@ class Api:
         return self._decoded(self._send("POST", path, body=body))
 
     def put(self, path: str, body: Object) -> Object:
-        """Replace an object; its resourceVersion is the lock (Conflict). Returns it as stored."""
+        """Replace an object; its resourceVersion must be current (else Conflict). Returns it as stored."""
         return self._decoded(self._send("PUT", path, body=body))
 
     def patch(self, path: str, operations: list[Object]) -> Object:
@@ -84,7 +84,7 @@ class Api:
     def watch(self, path: str, name: str, changed: Callable[[], None]) -> None:
         """Call `changed` at each event of the one object `name` in the collection `path`, until the watch ends.
 
-        Without a resourceVersion a watch begins with the object as it is, so nothing is missed between two.
+        Without a resourceVersion a watch begins with the object's current state, so nothing is missed between two.
         """
         query = [("watch", "1"), ("fieldSelector", f"metadata.name={name}"), ("timeoutSeconds", str(WATCH_SECONDS))]
         response = self._send("GET", path, query=query, timeout=(TIMEOUT_SECONDS, WATCH_SECONDS + 30.0))
@@ -104,7 +104,7 @@ class Api:
         query: list[tuple[str, str]] | None = None,
         timeout: float | tuple[float, float] = TIMEOUT_SECONDS,
     ) -> urllib3.HTTPResponse:
-        """An answer with a good status, its body not read yet."""
+        """A response with a good status, its body not yet read."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json-patch+json" if method == "PATCH" else "application/json"
@@ -133,7 +133,7 @@ class Api:
         try:
             answer: Object = json.loads(response.data)
         except (ValueError, urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(0, f"an answer that broke off: {error}") from None
+            raise Unreachable(0, f"an incomplete response: {error}") from None
         return answer
 
 
@@ -145,7 +145,7 @@ def now() -> datetime:
 def connect(
     kubeconfig: str | None = None, service_account: str = SERVICE_ACCOUNT_DIR, clock: Clock = now, context: str = ""
 ) -> Api:
-    """With that kubeconfig ("": the user's usual one), or as the pod's service account, whose token is re-read.
+    """With that kubeconfig ("": the user's default), or as the Pod's service account, whose token is re-read.
 
     `context` is one of the kubeconfig's; "": its current one. Raises NoCredentials.
     """
@@ -156,16 +156,16 @@ def connect(
         else:
             _as_service_account(configuration, Path(service_account))
     except (ConfigException, OSError, ValueError) as error:
-        account = f"the pod's service account in {service_account}"
+        account = f"the Pod's service account in {service_account}"
         tried = account if kubeconfig is None else f"kubeconfig {kubeconfig or 'of KUBECONFIG or ~/.kube/config'}"
         raise NoCredentials(f"{tried}: {error}") from None
     return Api(configuration, clock)
 
 
 def _as_service_account(configuration: Any, folder: Path) -> None:
-    """The pod's own way: address from the environment, CA and token from files.
+    """Inside a Pod: address from the environment, CA and token from files.
 
-    The token is read for every request: a kubelet renews it, and a file is cheaper than a refused call.
+    The token is read for every request: a kubelet renews it, and reading a file is cheaper than a refused call.
     """
     token = folder / "token"
     load = InClusterConfigLoader(str(token), str(folder / "ca.crt"), try_refresh_token=False)  # type: ignore[no-untyped-call]
@@ -178,7 +178,7 @@ def _as_service_account(configuration: Any, folder: Path) -> None:
 
 
 def _refused(method: str, path: str, response: urllib3.HTTPResponse) -> ApiError:
-    """The answer's own message, and the kind of error that a caller can act on."""
+    """The response's own message, and an error type that a caller can act on."""
     try:
         message = str(json.loads(response.data).get("message", ""))
     except (ValueError, AttributeError, urllib3.exceptions.HTTPError, OSError):

@@ -1,10 +1,10 @@
-"""Certificates: make an authority, issue a leaf, say whether a leaf holds at a moment.
+"""Certificates: create a CA, issue a leaf, say whether a leaf is valid at a given time.
 
-Bytes (PEM) in, bytes out, and time is a parameter. It must not read a clock, a file or the network; the
-only thing it takes from outside is randomness for keys and serial numbers.
+Bytes (PEM) in, bytes out, and time is a parameter. It must not read a clock, a file or the network; its
+only outside input is randomness for keys and serial numbers.
 
 All keys are ECDSA P-256: an API server opens one TLS connection per call in flight and resumes none, so
-the cost of a signature is the cost of a burst. Profile: RFC 5280 section 4.2.
+the cost of a signature determines the cost of a burst. Profile: RFC 5280 section 4.2.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-# A verifier whose clock is behind ours must not see a certificate "not yet valid".
+# So that a verifier whose clock is behind ours does not see a certificate as "not yet valid".
 BACKDATE = timedelta(hours=1)
 CA_LIFETIME = timedelta(days=365)
 LEAF_LIFETIME = timedelta(days=7)
@@ -31,17 +31,17 @@ _PEM = serialization.Encoding.PEM
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A certificate and its private key, both PEM. The key never shows in a repr."""
+    """A certificate and its private key, both PEM. The key never appears in a repr."""
 
     certificate: bytes
     key: bytes = field(repr=False)
 
 
 def new_ca(now: datetime, lifetime: timedelta = CA_LIFETIME) -> KeyPair:
-    """A new self-signed authority, valid from an hour before `now` until `now + lifetime`.
+    """A new self-signed CA, valid from an hour before `now` until `now + lifetime`.
 
-    Its name carries a part of its key's identifier. Two authorities thus never share a name, and a
-    verifier that holds both tries the right one first.
+    Its name contains a part of its key's identifier. Two CAs thus never share a name, and a
+    verifier that has both tries the right one first.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject_key = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -57,24 +57,24 @@ def new_ca(now: datetime, lifetime: timedelta = CA_LIFETIME) -> KeyPair:
 
 
 def issue(ca: KeyPair, names: Iterable[str], now: datetime, lifetime: timedelta = LEAF_LIFETIME) -> KeyPair:
-    """A new serving certificate from `ca` for DNS names or IP addresses, with a key of its own.
+    """A new serving certificate from `ca` for DNS names or IP addresses, with its own key.
 
-    It never outlives its authority: a leaf under an expired authority is refused whatever it says itself.
+    It never outlives its CA: a leaf of an expired CA is refused, whatever its own dates.
     """
     alternatives = [_general_name(name) for name in names]
     if not alternatives:
         raise ValueError("a serving certificate needs at least one name")
-    authority = parse(ca.certificate)
+    issuer = parse(ca.certificate)
     key = ec.generate_private_key(ec.SECP256R1())
-    until = min(now + lifetime, authority.not_valid_after_utc)
+    until = min(now + lifetime, issuer.not_valid_after_utc)
     builder = (
-        _builder(_name("accel-injector"), authority.subject, key.public_key(), now, until)
+        _builder(_name("accel-injector"), issuer.subject, key.public_key(), now, until)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(_authority_key(_subject_key(authority)), critical=False)
+        .add_extension(_authority_key(_subject_key(issuer)), critical=False)
     )
     return _signed(builder, key, _private_key(ca.key))
 
@@ -82,25 +82,25 @@ def issue(ca: KeyPair, names: Iterable[str], now: datetime, lifetime: timedelta 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
     """The names of a Service's serving certificate; the API server verifies the first.
 
-    It dials `<service>.<namespace>.svc` (k8s.io/apiserver pkg/util/webhook/client.go); the others serve
-    people and tools that connect by themselves.
+    It dials `<service>.<namespace>.svc` (k8s.io/apiserver pkg/util/webhook/client.go); the others are for
+    people and tools that connect directly.
     """
     host = f"{service}.{namespace}"
     return (f"{host}.svc", f"{host}.svc.cluster.local", host)
 
 
-def valid_at(certificate: bytes, authorities: bytes, names: Iterable[str], at: datetime) -> bool:
-    """Whether one who trusts `authorities` (a PEM bundle) accepts `certificate` for all `names` at `at`.
+def valid_at(certificate: bytes, bundle: bytes, names: Iterable[str], at: datetime) -> bool:
+    """Whether a verifier that trusts `bundle` (PEM) accepts `certificate` for all `names` at `at`.
 
-    "Needs renewal" is this question asked of a later moment. Junk in any argument is False, never an error;
-    so is no name at all.
+    "Needs renewal" is the same question for a later time. Invalid arguments give False, never an error;
+    so does an empty list of names.
     """
     names = list(names)
     if not names:
         return False
     try:
         leaf = parse(certificate)
-        policy = PolicyBuilder().store(Store([parse(ca) for ca in split(authorities)])).time(at)
+        policy = PolicyBuilder().store(Store([parse(ca) for ca in split(bundle)])).time(at)
         for name in names:
             policy.build_server_verifier(_general_name(name)).verify(leaf, [])
     except (ValueError, VerificationError):
@@ -109,7 +109,7 @@ def valid_at(certificate: bytes, authorities: bytes, names: Iterable[str], at: d
 
 
 def matches(pair: KeyPair) -> bool:
-    """Whether both halves of `pair` can be read and the key is the certificate's own."""
+    """Whether both parts of `pair` can be read and the key belongs to the certificate."""
     try:
         return _private_key(pair.key).public_key() == parse(pair.certificate).public_key()
     except ValueError:
@@ -117,7 +117,7 @@ def matches(pair: KeyPair) -> bool:
 
 
 def is_ours(certificate: bytes) -> bool:
-    """Whether `certificate` looks like an authority that `new_ca` made."""
+    """Whether `certificate` looks like a CA that `new_ca` created."""
     try:
         parsed = parse(certificate)
         constraints = parsed.extensions.get_extension_for_class(x509.BasicConstraints).value
@@ -128,10 +128,10 @@ def is_ours(certificate: bytes) -> bool:
 
 
 @lru_cache(maxsize=256)
-def issued_by(certificate: bytes, authority: bytes) -> bool:
-    """Whether `authority` signed `certificate`; both can be read, else ValueError. Says nothing of time."""
+def issued_by(certificate: bytes, ca: bytes) -> bool:
+    """Whether `ca` signed `certificate`; False if either cannot be read. Ignores time."""
     try:
-        parse(certificate).verify_directly_issued_by(parse(authority))
+        parse(certificate).verify_directly_issued_by(parse(ca))
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
@@ -139,10 +139,10 @@ def issued_by(certificate: bytes, authority: bytes) -> bool:
 
 @lru_cache(maxsize=256)
 def parse(certificate: bytes) -> x509.Certificate:
-    """The first certificate of a PEM text, read to its end. ValueError where there is none that we understand.
+    """The first certificate of a PEM text, completely parsed. ValueError if there is none that we understand.
 
-    The library reads a certificate's parts when they are asked for; here all of them are, so that what this
-    returns cannot fail later.
+    The library parses the parts of a certificate lazily; here all of them are accessed, so that the result
+    cannot fail later.
     """
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
@@ -154,7 +154,7 @@ def parse(certificate: bytes) -> x509.Certificate:
 
 
 def split(bundle: bytes) -> list[bytes]:
-    """The certificates of a PEM bundle, each as PEM in one spelling. ValueError where one cannot be read."""
+    """The certificates of a PEM bundle, each as normalized PEM. ValueError if one cannot be read."""
     if b"-----BEGIN" not in bundle:
         return []
     try:
@@ -167,12 +167,12 @@ def split(bundle: bytes) -> list[bytes]:
 
 
 def fingerprint(certificate: bytes) -> str:
-    """SHA-256 of the certificate in lower-case hex, as `openssl x509 -fingerprint -sha256` has it."""
+    """SHA-256 of the certificate in lower-case hex: that of `openssl x509 -fingerprint -sha256`, without colons."""
     return parse(certificate).fingerprint(hashes.SHA256()).hex()
 
 
 def name_of(certificate: bytes) -> str:
-    """The common name: of an authority of ours, the one that tells it from all others."""
+    """The common name, which is unique for each of our CAs."""
     names = parse(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
 
@@ -190,20 +190,20 @@ def names_of(certificate: bytes) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def not_before(certificate: bytes) -> datetime:
-    """The first moment of validity (UTC)."""
+    """The start of validity (UTC)."""
     return parse(certificate).not_valid_before_utc
 
 
 @lru_cache(maxsize=256)
 def not_after(certificate: bytes) -> datetime:
-    """The last moment of validity (UTC)."""
+    """The end of validity (UTC)."""
     return parse(certificate).not_valid_after_utc
 
 
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
-    """What an authority and a leaf have in common. X.509 knows whole seconds of UTC."""
+    """What a CA and a leaf have in common. X.509 times are whole seconds in UTC."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -1,4 +1,4 @@
-"""The command group `accel certs`: run, issue, show, rotate. It asks and prints; the rooms beside it work."""
+"""The command group `accel certs`: run, issue, show, rotate. Parses and prints; the other modules do the work."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ from certs.store import Store
 
 certs_app = typer.Typer(
     name="certs",
-    help="The webhook's certificates: keep them fresh in a cluster, make them offline, look at them.",
+    help="The webhook's certificates: manage them in a cluster, create them offline, inspect them.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -43,7 +43,7 @@ def _duration(flag: str, text: str) -> timedelta:
 
 
 def _option(flag: str, text: str, **more: Any) -> Any:
-    """An option that an environment variable can give too: --leaf-lifetime is ACCEL_LEAF_LIFETIME."""
+    """An option that an environment variable can set too: --leaf-lifetime is ACCEL_LEAF_LIFETIME."""
     return typer.Option(flag, envvar=f"ACCEL_{flag.strip('-').replace('-', '_').upper()}", help=text, **more)
 
 
@@ -51,7 +51,7 @@ Namespace = Annotated[str, _option("--namespace", "Namespace of the release.")]
 SecretName = Annotated[str, _option("--secret", "Name of the CA Secret.")]
 ServiceName = Annotated[str, _option("--service", "Name of the Service in front of the webhook.")]
 ConfigurationName = Annotated[str, _option("--webhook-config", "Name of the MutatingWebhookConfiguration.")]
-UserKubeconfig = Annotated[str, _option("--kubeconfig", "Kubeconfig file; else KUBECONFIG or ~/.kube/config.")]
+UserKubeconfig = Annotated[str, _option("--kubeconfig", "Kubeconfig file; default: KUBECONFIG or ~/.kube/config.")]
 
 NAMESPACE, NAME, SECRET = "accel-system", "accel-injector", "accel-injector-ca"
 
@@ -62,27 +62,29 @@ def run(
     secret: SecretName = SECRET,
     service: ServiceName = NAME,
     webhook_config: ConfigurationName = NAME,
-    folder: Annotated[Path, _option("--dir", "Where tls.crt, tls.key, ca.crt and state.json go.")] = Path(
+    folder: Annotated[Path, _option("--dir", "Directory for tls.crt, tls.key, ca.crt and state.json.")] = Path(
         "/etc/accel/tls"
     ),
     leaf_lifetime: Annotated[
-        str, _option("--leaf-lifetime", "Life of a serving certificate.", metavar="DURATION")
+        str, _option("--leaf-lifetime", "Lifetime of a serving certificate.", metavar="DURATION")
     ] = "7d",
-    ca_lifetime: Annotated[str, _option("--ca-lifetime", "Life of an authority.", metavar="DURATION")] = "365d",
+    ca_lifetime: Annotated[str, _option("--ca-lifetime", "Lifetime of a CA.", metavar="DURATION")] = "365d",
     overlap: Annotated[
-        str, _option("--overlap", "How long a new authority is published before it signs.", metavar="DURATION")
+        str, _option("--overlap", "How long a new CA is published before it signs.", metavar="DURATION")
     ] = "2m",
     poll: Annotated[
-        str, _option("--poll", "Look at least this often; changes are seen at once.", metavar="DURATION")
+        str, _option("--poll", "Poll at least this often; changes are seen at once.", metavar="DURATION")
     ] = "30s",
-    kubeconfig: Annotated[str, _option("--kubeconfig", "Kubeconfig file; else the pod's service account.")] = "",
+    kubeconfig: Annotated[str, _option("--kubeconfig", "Kubeconfig file; default: the Pod's service account.")] = "",
     service_account_dir: Annotated[
-        Path, _option("--service-account-dir", "Where the pod's token and ca.crt are mounted.")
+        Path, _option("--service-account-dir", "Where the Pod's token and ca.crt are mounted.")
     ] = Path(api.SERVICE_ACCOUNT_DIR),
-    metrics_bind: Annotated[str, _option("--metrics-bind", "[HOST]:PORT for plain-HTTP /metrics and /healthz.")] = "",
+    metrics_bind: Annotated[
+        str, _option("--metrics-bind", "[HOST]:PORT for /metrics and /healthz over plain HTTP.")
+    ] = "",
     log_level: Annotated[str, _option("--log-level", "debug, info, warning or error.")] = "info",
 ) -> None:
-    """Keep a replica's certificate fresh: fill the CA Secret, caBundle and --dir, and rotate without a lost call."""
+    """Manage a replica's certificate: fill the CA Secret, caBundle and --dir, and rotate without a lost call."""
     signal.signal(signal.SIGTERM, _leave)
     log = _log(log_level)
     policy = _policy(
@@ -91,8 +93,8 @@ def run(
         _duration("--ca-lifetime", ca_lifetime),
         _duration("--overlap", overlap),
     )
-    way = _connect(kubeconfig or None, service_account_dir)
-    loop = Loop(Store(way, namespace, secret, webhook_config), policy, folder, _duration("--poll", poll), log)
+    client = _connect(kubeconfig or None, service_account_dir)
+    loop = Loop(Store(client, namespace, secret, webhook_config), policy, folder, _duration("--poll", poll), log)
     if metrics_bind:
         _serve_metrics(metrics_bind, loop)
     log.info("started", secret=f"{namespace}/{secret}", webhook_config=webhook_config, names=policy.names)
@@ -104,14 +106,18 @@ def issue(
     service: ServiceName = NAME,
     namespace: Namespace = NAMESPACE,
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="Write ca.crt, ca.key, tls.crt, tls.key here; a CA found is used.")
+        Path | None, typer.Option("--dir", help="Write ca.crt, ca.key, tls.crt, tls.key here; reuse a CA found there.")
     ] = None,
     secret: Annotated[str, typer.Option(help="Print a Secret of type kubernetes.io/tls with this name.")] = "",
-    name: Annotated[list[str] | None, typer.Option(help="A further DNS name or IP address; can be repeated.")] = None,
-    leaf_lifetime: Annotated[str, _option("--leaf-lifetime", "Life of the certificate.", metavar="DURATION")] = "365d",
-    ca_lifetime: Annotated[str, _option("--ca-lifetime", "Life of a new authority.", metavar="DURATION")] = "3650d",
+    name: Annotated[
+        list[str] | None, typer.Option(help="An additional DNS name or IP address; may be repeated.")
+    ] = None,
+    leaf_lifetime: Annotated[
+        str, _option("--leaf-lifetime", "Lifetime of the certificate.", metavar="DURATION")
+    ] = "365d",
+    ca_lifetime: Annotated[str, _option("--ca-lifetime", "Lifetime of a new CA.", metavar="DURATION")] = "3650d",
 ) -> None:
-    """Make a CA and a serving certificate offline, for the chart's tls.mode=existing-secret."""
+    """Create a CA and a serving certificate offline, for the chart's tls.mode=existing-secret."""
     if folder is None and not secret:
         raise _fail("give --dir DIR to write files, --secret NAME to print a Secret, or both")
     now = datetime.now(UTC)
@@ -132,13 +138,13 @@ def show(
     secret: SecretName = SECRET,
     webhook_config: ConfigurationName = NAME,
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="Look at a directory that `run` or `issue` wrote.")
+        Path | None, typer.Option("--dir", help="Inspect a directory that `run` or `issue` wrote.")
     ] = None,
-    server: Annotated[str, typer.Option(help="HOST:PORT: look at what an endpoint serves.")] = "",
+    server: Annotated[str, typer.Option(help="HOST:PORT: inspect what an endpoint serves.")] = "",
     kubeconfig: UserKubeconfig = "",
     output: Annotated[str, typer.Option("--output", "-o", help="table or json.")] = "table",
 ) -> None:
-    """Who signs, who is trusted, until when; exit code 1 where something expired or an entry lacks an authority."""
+    """Show which CAs sign and are trusted, and until when; exit code 1 if one has expired or an entry lacks one."""
     now = datetime.now(UTC)
     if folder:
         rows = _rows_of_directory(folder, now)
@@ -160,38 +166,40 @@ def rotate(
     webhook_config: ConfigurationName = NAME,
     kubeconfig: UserKubeconfig = "",
     distrust: Annotated[
-        bool, typer.Option("--distrust", help="The old key leaked: trust it no longer than replicas need to change.")
+        bool,
+        typer.Option("--distrust", help="The old key has leaked: stop trusting it as soon as replicas have switched."),
     ] = False,
 ) -> None:
-    """Ask for a new authority now, a third of its life early; the replicas do the rest, and no call fails."""
+    """Request a new CA now, before two thirds of its lifetime; the replicas do the rest, and no call fails."""
     store = _store(kubeconfig, namespace, secret, webhook_config)
     reading = _read(store)
     ring = reading.keyring
     if ring.signing is None and ring.upcoming:
-        raise _fail("the first authority signs after the overlap; there is nothing to rotate before")
+        raise _fail("the first CA signs after the overlap; there is nothing to rotate before that")
     if ring.signing is None:
-        raise _fail(f"Secret {namespace}/{secret} holds no signing authority: is `accel certs run` running?")
+        raise _fail(f"Secret {namespace}/{secret} has no signing CA: is `accel certs run` running?")
     if ring.upcoming:
-        raise _fail("a rotation is under way already; `accel certs show` says how far it is")
+        raise _fail("a rotation is already in progress; see `accel certs show`")
     try:
         store.write_keyring(reading, replace(ring, wanted="distrust" if distrust else "now"))
     except api.ApiError as error:
         raise _fail(str(error)) from None
     old = authority.name_of(ring.signing.certificate)
-    typer.echo(f"Asked for. A new authority will be published beside {old} in every webhook entry;")
-    typer.echo("after the overlap (2m by default) it signs, and every replica takes a new certificate from it.")
-    end = "as soon as replicas had one more overlap" if distrust else "five leaf lifetimes later (35d by default)"
-    typer.echo(f"{old} loses its key then, and leaves the bundle {end}. Nothing has to be restarted.")
+    typer.echo(f"Requested. A new CA will be published next to {old} in every webhook entry;")
+    typer.echo("after the overlap (2m by default) it signs, and every replica gets a new certificate from it.")
+    end = "after one more overlap" if distrust else "five leaf lifetimes later (35d by default)"
+    typer.echo(f"The key of {old} is deleted then, and its certificate leaves the bundle {end}.")
+    typer.echo("Nothing needs to be restarted.")
 
 
 def _leave(_number: int, _frame: object) -> None:
-    """At once, wherever the process is: every write is a single step, so nothing is left half done."""
+    """Exit at once, whatever the process is doing: every write is a single step, so nothing is left half done."""
     sys.exit(0)
 
 
 def _log(level: str) -> Any:
     if level.lower() not in LEVELS:
-        raise _fail(f"--log-level {level!r}: say one of {', '.join(LEVELS)}")
+        raise _fail(f"--log-level {level!r}: valid: {', '.join(LEVELS)}")
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -217,7 +225,7 @@ def _connect(kubeconfig: str | None, service_account: Path) -> api.Api:
     try:
         return api.connect(kubeconfig, str(service_account))
     except api.NoCredentials as error:
-        raise _fail(f"no way to the API server: {error}") from None
+        raise _fail(f"cannot reach the API server: {error}") from None
 
 
 def _store(kubeconfig: str, namespace: str, secret: str, webhook_config: str) -> Store:
@@ -236,11 +244,11 @@ def _serve_metrics(bind: str, loop: Loop) -> None:
     try:
         metrics.serve(host.strip("[]"), int(port), loop.metrics, loop.alive)
     except (OSError, ValueError, OverflowError) as error:
-        raise _fail(f"--metrics-bind {bind!r}: {error}; write [HOST]:PORT, for instance :8081") from None
+        raise _fail(f"--metrics-bind {bind!r}: {error}; valid: [HOST]:PORT, such as :8081") from None
 
 
 def _kept_ca(folder: Path | None, now: datetime) -> KeyPair | None:
-    """The CA of an earlier run, so that a renewal changes no caBundle."""
+    """The CA of an earlier run, so that a renewal does not change the caBundle."""
     if folder is None or not (folder / "ca.key").exists():
         return None
     try:
@@ -248,9 +256,9 @@ def _kept_ca(folder: Path | None, now: datetime) -> KeyPair | None:
     except OSError as error:
         raise _fail(f"{folder}: {error.strerror}") from None
     if not authority.is_ours(ca.certificate) or not authority.matches(ca):
-        raise _fail(f"{folder}: ca.crt and ca.key are no pair that this command made; use another --dir")
+        raise _fail(f"{folder}: ca.crt and ca.key are not a pair that this command created; use another --dir")
     if now >= authority.not_after(ca.certificate):
-        raise _fail(f"{folder}/ca.crt ended {stamp(authority.not_after(ca.certificate))}; use another --dir")
+        raise _fail(f"{folder}/ca.crt expired {stamp(authority.not_after(ca.certificate))}; use another --dir")
     return ca
 
 
@@ -282,7 +290,7 @@ def _secret(name: str, namespace: str, ca: KeyPair, leaf: KeyPair) -> str:
 
 def _say_next(folder: Path | None, kept: bool, leaf: KeyPair) -> None:
     until = stamp(authority.not_after(leaf.certificate))
-    typer.echo(f"A certificate until {until}, from {'the CA that was there' if kept else 'a new CA'}.", err=True)
+    typer.echo(f"A certificate valid until {until}, from {'the existing CA' if kept else 'a new CA'}.", err=True)
     if folder:
         typer.echo(
             "For the chart: --set tls.mode=existing-secret --set tls.existingSecret=NAME "
@@ -290,7 +298,7 @@ def _say_next(folder: Path | None, kept: bool, leaf: KeyPair) -> None:
             err=True,
         )
     else:
-        typer.echo("The CA's key is not kept: give --dir to be able to renew without a new caBundle.", err=True)
+        typer.echo("The CA's key is not kept: use --dir to be able to renew without a new caBundle.", err=True)
 
 
 def _rows_of_directory(folder: Path, now: datetime) -> list[Row]:
@@ -303,7 +311,7 @@ def _rows_of_directory(folder: Path, now: datetime) -> list[Row]:
 
 
 def _served(server: str) -> bytes:
-    """The certificate that an endpoint shows, whatever we think of it."""
+    """The certificate that an endpoint presents, unverified."""
     host, _, port = server.rpartition(":")
     try:
         return ssl.get_server_certificate((host.strip("[]"), int(port)), timeout=10).encode()
@@ -316,7 +324,7 @@ def _print_rows(rows: list[Row], output: str, now: datetime) -> None:
         typer.echo(json.dumps([inventory.as_object(row) for row in rows], indent=2))
         return
     if output != "table":
-        raise _fail(f"-o {output!r}: say table or json")
+        raise _fail(f"-o {output!r}: valid: table, json")
     table = Table(box=None, pad_edge=False)
     for heading in ("WHAT", "WHO", "UNTIL", "LEFT", "NOTE"):
         table.add_column(heading, overflow="fold", no_wrap=heading in ("WHAT", "UNTIL", "LEFT"))
@@ -327,6 +335,6 @@ def _print_rows(rows: list[Row], output: str, now: datetime) -> None:
 
 
 def _fail(message: str) -> typer.Exit:
-    """Say what is wrong in a sentence; exit code 1."""
+    """Print an error; exit code 1."""
     typer.echo(f"accel certs: {message}", err=True)
     return typer.Exit(1)

@@ -1,12 +1,12 @@
-"""The directory that `serve` reads its certificate from, changed as a whole or not at all.
+"""The directory that `serve` reads its certificate from, updated atomically.
 
-As a kubelet does it (k8s.io/kubernetes pkg/volume/util/atomic_writer.go): the files live in a directory with a
-name of its own, `..data` is a symlink to that, and each file's name a symlink through `..data`. Renaming a new
-`..data` over the old one changes certificate, key and state in one step, so a reader never sees halves.
+As a kubelet does it (k8s.io/kubernetes pkg/volume/util/atomic_writer.go): the files are in a directory with a
+unique name, `..data` is a symlink to that, and each file's name a symlink through `..data`. Renaming a new
+`..data` over the old one changes certificate, key and state in one step, so a reader never sees a mixture.
 
     tls.crt      -> ..data/tls.crt       the serving certificate
     tls.key      -> ..data/tls.key       its key, mode 0600
-    ca.crt       -> ..data/ca.crt        the authorities that every entry is meant to trust
+    ca.crt       -> ..data/ca.crt        the CAs that every entry should trust
     state.json   -> ..data/state.json    see state.py
     ..data       -> ..<time>.<number>
 """
@@ -25,7 +25,7 @@ CERTIFICATE, KEY, BUNDLE, STATE = "tls.crt", "tls.key", "ca.crt", "state.json"
 
 
 def write(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Make `files` the content of `directory`. Raises OSError, and then the old content stands."""
+    """Make `files` the content of `directory`. Raises OSError, and then the old content stays."""
     directory.mkdir(parents=True, exist_ok=True)
     before = os.readlink(directory / DATA) if (directory / DATA).is_symlink() else ""
     fresh = directory / f"..{secrets.token_hex(8)}"
@@ -41,11 +41,11 @@ def write(directory: Path, files: Mapping[str, bytes]) -> None:
         target = f"{DATA}/{name}"
         if not (directory / name).is_symlink() or os.readlink(directory / name) != target:
             _link(directory / name, target)
-    _sweep(directory, {DATA, fresh.name, before})  # who has just opened the last content may finish
+    _sweep(directory, {DATA, fresh.name, before})  # a reader that has just opened the previous content may finish
 
 
 def leaf(directory: Path) -> KeyPair | None:
-    """The certificate and key that are there, both of one content; None where they cannot be used together."""
+    """The current certificate and key, both from the same write; None if they do not match."""
     while True:
         data = (directory / DATA).resolve()
         try:
@@ -53,7 +53,7 @@ def leaf(directory: Path) -> KeyPair | None:
         except OSError:
             if (directory / DATA).resolve() == data:
                 return None
-            continue  # swapped away while we read
+            continue  # replaced while we read
         return pair if authority.matches(pair) else None
 
 
@@ -64,14 +64,14 @@ def _create(path: Path, content: bytes, mode: int) -> None:
 
 
 def _link(path: Path, target: str) -> None:
-    """Point `path` at `target` in one step, whatever it was before."""
+    """Point `path` at `target` atomically, whatever it was before."""
     beside = path.with_name(f"..new-{secrets.token_hex(4)}")
     beside.symlink_to(target)
     beside.replace(path)
 
 
 def _sweep(directory: Path, kept: set[str]) -> None:
-    """Remove what earlier contents left, also of a process that was killed half-way."""
+    """Remove what earlier writes left, including those of a process that was killed half-way."""
     for entry in directory.glob("..*"):
         if entry.name in kept:
             continue

@@ -1,6 +1,6 @@
-"""What certificates there are, as rows for people: what it is, who it is, until when, and what is wrong.
+"""The certificates there are, as rows for people: what it is, its subject, until when, and what is wrong.
 
-Bytes in, rows out, time a parameter; must not read a clock, files or the network.
+Bytes in, rows out, time is a parameter; must not read a clock, files or the network.
 """
 
 from dataclasses import asdict, dataclass
@@ -19,41 +19,41 @@ class Row:
 
     what: str
     subject: str
-    """The common name of an authority, the names of a leaf, the name of an entry."""
+    """The common name of a CA, the names of a leaf, the name of an entry."""
     until: str = ""
-    """RFC 3339; empty for what does not end."""
+    """RFC 3339; empty for what does not expire."""
     note: str = ""
     good: bool = True
 
 
 def of_leaf(certificate: bytes, bundle: bytes | None, now: datetime) -> list[Row]:
-    """A serving certificate, and whether who trusts `bundle` accepts it (None: not known)."""
+    """A serving certificate, and whether a verifier that trusts `bundle` accepts it (None: unknown)."""
     try:
         until, names = authority.not_after(certificate), sorted(authority.names_of(certificate))
     except ValueError:
         return [Row("leaf", "", note="cannot be read as a certificate", good=False)]
     issuer = _issuer(certificate)
     trusted = bundle is None or authority.valid_at(certificate, bundle, names, now)
-    note = f"by {issuer}" if trusted or now >= until else f"by {issuer}, not accepted by those who trust the bundle"
+    note = f"by {issuer}" if trusted or now >= until else f"by {issuer}, not trusted by the bundle"
     return [_dated("leaf", ", ".join(names), until, note, now, trusted)]
 
 
 def of_bundle(bundle: bytes, now: datetime) -> list[Row]:
-    """The authorities of a bundle."""
+    """The CAs of a bundle."""
     try:
         found = authority.split(bundle)
     except ValueError:
-        return [Row("authority", "", note="the bundle cannot be read", good=False)]
-    return [_dated("authority", authority.name_of(ca), authority.not_after(ca), "", now, True) for ca in found]
+        return [Row("CA", "", note="the bundle cannot be read", good=False)]
+    return [_dated("CA", authority.name_of(ca), authority.not_after(ca), "", now, True) for ca in found]
 
 
 def of_keyring(ring: Keyring, now: datetime) -> list[Row]:
-    """What the CA Secret holds."""
+    """What the CA Secret contains."""
     rows = [
         _dated(role, authority.name_of(pair.certificate), authority.not_after(pair.certificate), note, now, True)
         for role, pair, note in (
             ("signing", ring.signing, ""),
-            ("upcoming", ring.upcoming, "published beside the signing one, signs after the overlap"),
+            ("upcoming", ring.upcoming, "published next to the signing one, signs after the overlap"),
         )
         if pair
     ]
@@ -76,11 +76,11 @@ def of_keyring(ring: Keyring, now: datetime) -> list[Row]:
 def of_entries(view: View) -> list[Row]:
     """Whether each webhook entry trusts the whole keyring."""
     if not view.entries:
-        return [Row("entry", "", note="the webhook configuration is not there, or has no entries", good=False)]
+        return [Row("entry", "", note="the webhook configuration is missing, or has no entries", good=False)]
     bundle = view.keyring.bundle()
     return [
-        Row("entry", name, note="trusts them all" if held == bundle else _difference(held), good=held == bundle)
-        for name, held in view.entries.items()
+        Row("entry", name, note="trusts all of them" if found == bundle else _difference(found), good=found == bundle)
+        for name, found in view.entries.items()
     ]
 
 
@@ -101,5 +101,5 @@ def _issuer(certificate: bytes) -> str:
     return str(names[0].value) if names else issuer.rfc4514_string()
 
 
-def _difference(held: bytes) -> str:
-    return "holds another caBundle" if held else "has no caBundle"
+def _difference(found: bytes) -> str:
+    return "has a different caBundle" if found else "has no caBundle"

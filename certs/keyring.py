@@ -1,12 +1,12 @@
-"""The keyring: the authorities that all replicas share, as the CA Secret holds them.
+"""The keyring: the CAs that all replicas share, as stored in the CA Secret.
 
-    ca.crt, ca.key               the authority that signs today's leaves
-    upcoming.crt, upcoming.key   its successor, published in caBundle beside it but not signing yet
-    retired.crt                  predecessors that leaves may still hang on; certificates only, their keys are gone
+    ca.crt, ca.key               the CA that signs new leaves
+    upcoming.crt, upcoming.key   its successor, also published in caBundle but not signing yet
+    retired.crt                  predecessors that leaves may still chain to; certificates only, their keys are deleted
     keyring.json                 {"rotations": n, "distrust": bool, "retired": {<fingerprint>: <trusted until>}}
 
 An empty Secret is an empty keyring. What cannot be read counts as absent: a Secret that somebody broke by
-hand is then filled anew instead of stopping everybody. This file must not do I/O or decide anything.
+hand is then filled again instead of stopping all replicas. This file must not do I/O or decide anything.
 """
 
 import base64
@@ -19,15 +19,15 @@ from datetime import UTC, datetime
 from certs import authority
 from certs.authority import KeyPair
 
-# On the Secret: asks for an early rotation. The value `distrust` also drops the old authority early.
+# On the Secret: requests an early rotation. The value `distrust` also drops the old CA early.
 ROTATE_ANNOTATION = "accel.io/rotate-ca"
-# The Secret's keys that are ours; others in it stay as they are.
+# Our keys in the Secret; others are left alone.
 KEYS = ("ca.crt", "ca.key", "upcoming.crt", "upcoming.key", "retired.crt", "keyring.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """An authority that signs no more, and until when verifiers go on trusting it."""
+    """A CA that no longer signs, and until when verifiers trust it."""
 
     certificate: bytes
     until: datetime
@@ -35,39 +35,39 @@ class Retired:
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """Which authority signs, which comes next, which are still trusted."""
+    """Which CA signs, which comes next, which are still trusted."""
 
     signing: KeyPair | None = None
     upcoming: KeyPair | None = None
     retired: tuple[Retired, ...] = ()
     rotations: int = 0
     distrust: bool = False
-    """The signing authority's key is not safe any more: trust it no longer than its leaves need to go."""
+    """The signing CA's key is compromised: stop trusting it as soon as its leaves have been replaced."""
     wanted: str = ""
-    """What the rotate annotation says; empty without one."""
+    """Value of the rotate annotation; empty without one."""
 
     def certificates(self) -> tuple[bytes, ...]:
-        """Every trusted authority, newest first: a change of role changes nothing in a bundle."""
+        """Every trusted CA, newest first: a change of role does not change the bundle."""
         pairs = (self.signing, self.upcoming)
         found = {pair.certificate for pair in pairs if pair} | {old.certificate for old in self.retired}
         return tuple(sorted(found, key=lambda ca: (authority.not_before(ca), ca), reverse=True))
 
     def bundle(self) -> bytes:
-        """The caBundle that every webhook entry has to carry, as PEM."""
+        """The caBundle that every webhook entry must have, as PEM."""
         return b"".join(self.certificates())
 
 
 def with_upcoming(keyring: Keyring, ca: KeyPair, adopted: tuple[bytes, ...], until: datetime) -> Keyring:
-    """`ca` waits to sign; `adopted` are authorities found in use that the keyring did not know."""
+    """`ca` waits to sign; `adopted` are CAs found in use that the keyring did not know."""
     known = tuple(Retired(certificate, until) for certificate in adopted)
     distrust = keyring.distrust or keyring.wanted == "distrust"
     return replace(keyring, upcoming=ca, retired=keyring.retired + known, distrust=distrust, wanted="")
 
 
 def promoted(keyring: Keyring, until: datetime) -> Keyring:
-    """The upcoming authority signs; the one before it stays trusted until `until`, without its key.
+    """The upcoming CA signs; the previous one stays trusted until `until`, without its key.
 
-    A wish for a rotation that came meanwhile is fulfilled by this one.
+    This also fulfils a rotation that was requested in the meantime.
     """
     before = (Retired(keyring.signing.certificate, until),) if keyring.signing else ()
     return Keyring(
@@ -78,12 +78,12 @@ def promoted(keyring: Keyring, until: datetime) -> Keyring:
 
 
 def without(keyring: Keyring, certificates: tuple[bytes, ...]) -> Keyring:
-    """The keyring without these retired authorities."""
+    """The keyring without these retired CAs."""
     return replace(keyring, retired=tuple(old for old in keyring.retired if old.certificate not in certificates))
 
 
 def from_secret(data: Mapping[str, str], annotations: Mapping[str, str]) -> Keyring:
-    """The keyring in a Secret's `data` (base64 values, as the API has them)."""
+    """The keyring in a Secret's `data` (base64 values, as in the API)."""
     values = {key: _decoded(value) for key, value in data.items()}
     notes = _notes(values.get("keyring.json", b""))
     rotations = notes.get("rotations")
@@ -135,7 +135,7 @@ def _retired(bundle: bytes, until: object) -> tuple[Retired, ...]:
 
 
 def _moment(value: object, certificate: bytes) -> datetime:
-    """A stamp, or where it is lost the end of the certificate: trusting longer breaks no call."""
+    """A timestamp, or if it is lost, the end of the certificate: trusting longer fails no call."""
     try:
         return datetime.fromisoformat(str(value)).astimezone(UTC)
     except ValueError:

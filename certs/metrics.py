@@ -1,4 +1,4 @@
-"""Figures about certificates, and whether the loop still turns, over plain HTTP for Prometheus and kubelet."""
+"""Certificate metrics, and whether the loop is still running, over plain HTTP for Prometheus and the kubelet."""
 
 import socket
 import threading
@@ -12,17 +12,19 @@ from certs.state import State
 
 
 class Metrics:
-    """The figures of one process."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         gauge = self._gauge
-        self._leaf = gauge("accel_certs_leaf_not_after_seconds", "End of the serving certificate, Unix time.")
-        self._authority = gauge("accel_certs_authority_not_after_seconds", "End of the authority, Unix time.")
-        self._bundle = gauge("accel_certs_cabundle_match", "1 where every webhook entry trusts our certificate.")
-        self._rotating = gauge("accel_certs_rotating", "1 while a new authority waits to sign.")
-        self._rotations = gauge("accel_certs_rotations", "Authorities replaced so far, by all replicas together.")
-        self._clock = gauge("accel_certs_clock_ahead_seconds", "Our clock before the API server's; 0 below 60.")
+        self._leaf = gauge("accel_certs_leaf_not_after_seconds", "When the serving certificate expires, Unix time.")
+        self._authority = gauge("accel_certs_authority_not_after_seconds", "When the CA expires, Unix time.")
+        self._bundle = gauge("accel_certs_cabundle_match", "1 while every webhook entry trusts our certificate.")
+        self._rotating = gauge("accel_certs_rotating", "1 while a new CA waits to sign.")
+        self._rotations = gauge("accel_certs_rotations", "CAs replaced so far, by all replicas together.")
+        self._clock = gauge(
+            "accel_certs_clock_ahead_seconds", "How far our clock is ahead of the API server's; 0 below 60."
+        )
         self.steps = Counter(
             "accel_certs_steps", "What this replica did, by action.", ["action"], registry=self.registry
         )
@@ -33,7 +35,7 @@ class Metrics:
             self.failures.labels(kind)
 
     def show(self, state: State, clock_ahead: timedelta) -> None:
-        """Take over what the state says."""
+        """Update from the state."""
         self._clock.set(clock_ahead.total_seconds())
         self._leaf.set(_unix(state.leafNotAfter))
         self._authority.set(_unix(state.authorityNotAfter))
@@ -46,20 +48,20 @@ class Metrics:
 
 
 def serve(host: str, port: int, metrics: Metrics, alive: Callable[[], bool]) -> int:
-    """Serve /metrics and /healthz from a thread that ends with the process; the port that was bound.
+    """Serve /metrics and /healthz from a daemon thread; returns the port that was bound.
 
-    Raises OSError where it cannot be bound.
+    Raises OSError if it cannot be bound.
     """
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # seconds for a client that says nothing
+        timeout = 10  # seconds for a client that sends nothing
 
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._answer(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry))
             elif self.path == "/healthz":
                 well = alive()
-                self._answer(200 if well else 503, "text/plain", b"ok\n" if well else b"the loop stands still\n")
+                self._answer(200 if well else 503, "text/plain", b"ok\n" if well else b"the loop is stalled\n")
             else:
                 self._answer(404, "text/plain", b"/metrics, /healthz\n")
 
@@ -71,7 +73,7 @@ def serve(host: str, port: int, metrics: Metrics, alive: Callable[[], bool]) -> 
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Probes are not news."""
+            """Do not log probes."""
 
     server = _Server((host, port), Handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
@@ -79,7 +81,7 @@ def serve(host: str, port: int, metrics: Metrics, alive: Callable[[], bool]) -> 
 
 
 class _Server(ThreadingHTTPServer):
-    """On every address of both families where no host is given: a kubelet may probe over either."""
+    """Listens on all IPv4 and IPv6 addresses if no host is given: a kubelet may probe over either."""
 
     daemon_threads = True
 

@@ -1,17 +1,17 @@
-"""What to do next about certificates: one pure decision over what a replica sees, and the clock's time.
+"""What to do next about certificates: one pure decision from what a replica sees, and the current time.
 
 Several replicas decide at once, each by its own clock, and share nothing but the CA Secret and the webhook
-configuration. A rotation goes in steps, and each holds whoever does it and whoever dies in between:
+configuration. A rotation proceeds in steps; each is safe whichever replica takes it, and whichever dies in between:
 
-    NewAuthority    a successor is written to the Secret (its resourceVersion settles a race)
+    NewAuthority    a successor is written to the Secret (its resourceVersion resolves a race)
     PublishBundle   every webhook entry trusts old and new
     Promote         once a replica has *itself* seen the new one in every entry for the whole overlap, the
-                    Secret says that it signs, and the old key is thrown away
-    IssueLeaf       every replica that sees this takes a leaf from the new one
-    DropOld         much later, when no leaf can hang on it any more, the old one leaves the bundle
+                    Secret makes it the signing one, and the old key is deleted
+    IssueLeaf       every replica that sees this issues itself a leaf from the new one
+    DropOld         much later, when no leaf can chain to the old one any more, it leaves the bundle
 
-The overlap is measured by the replica that promotes, between two readings of its own clock. No stamp of
-another machine is compared with it, so clocks that disagree can neither shorten nor stop a rotation.
+The overlap is measured by the replica that promotes, between two readings of its own clock. It is not compared
+with another machine's timestamp, so clock skew can neither shorten nor stop a rotation.
 
 This file must not do I/O: no clock, no files, no network, no logging.
 """
@@ -27,14 +27,14 @@ from certs.keyring import Keyring
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long things live. ValueError where an authority would end before its last leaf."""
+    """Lifetimes. ValueError if a CA would expire before its last leaf."""
 
     names: tuple[str, ...]
     """The names of every leaf."""
     leaf_lifetime: timedelta = authority.LEAF_LIFETIME
     ca_lifetime: timedelta = authority.CA_LIFETIME
     overlap: timedelta = timedelta(minutes=2)
-    """How long old and new stand side by side in every entry before the new one signs. An API server
+    """How long old and new are both in every entry before the new one signs. An API server
     learns of a changed configuration by its watch, within seconds; two minutes are ample."""
 
     def __post_init__(self) -> None:
@@ -48,10 +48,10 @@ class Policy:
 
     @property
     def retention(self) -> timedelta:
-        """How long a retired authority stays trusted: five leaf lifetimes, so 35 days by default.
+        """How long a retired CA stays trusted: five leaf lifetimes, so 35 days by default.
 
-        One would do while all replicas see the Secret. A replica that is cut off from the API server renews
-        its leaf from the authority it knows, and after a month of that it must still be trusted.
+        One would be enough while all replicas see the Secret. A replica that is cut off from the API server renews
+        its leaf from the CA it knows, and must still be trusted after a month of that.
         """
         return 5 * self.leaf_lifetime
 
@@ -66,15 +66,15 @@ class View:
     leaf: KeyPair | None = None
     """The leaf this replica serves; its key is known to match."""
     settled: datetime | None = None
-    """Since when this replica has seen this keyring in every entry; None where it is not so."""
+    """Since when this replica has seen this keyring in every entry; None if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewAuthority:
-    """Make an authority and write it to the Secret as the upcoming one."""
+    """Create a CA and write it to the Secret as the upcoming one."""
 
     adopted: tuple[bytes, ...] = field(default=(), repr=False)
-    """Authorities of ours that entries trust but the Secret has lost: leaves in use hang on them."""
+    """Our own CAs that entries trust but the Secret has lost: leaves in use chain to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +86,26 @@ class PublishBundle:
 
 @dataclass(frozen=True, slots=True)
 class IssueLeaf:
-    """Take a new leaf from this authority."""
+    """Issue a new leaf from this CA."""
 
     issuer: KeyPair
 
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """Write to the Secret that the upcoming authority signs."""
+    """Write to the Secret that the upcoming CA signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropOld:
-    """Write the Secret without these retired authorities."""
+    """Write the Secret without these retired CAs."""
 
     certificates: tuple[bytes, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """All is well until then, unless somebody changes something."""
+    """Nothing to do until then, unless something changes."""
 
     until: datetime
 
@@ -114,11 +114,11 @@ Action = NewAuthority | PublishBundle | IssueLeaf | Promote | DropOld | Keep
 
 
 def decide(view: View, now: datetime, policy: Policy) -> Action:
-    """The next step of the replica that has this view. Doing it and asking again ends in `Keep`."""
+    """The next step of the replica that has this view. Taking it and deciding again ends in `Keep`."""
     issuer = signer(view.keyring, now)
     if issuer is None:
         return NewAuthority(_lost(view, now))
-    # Before any step that needs the network: a leaf can be had without it.
+    # Before any step that needs the network: a leaf can be issued without it.
     if not _serves(view, issuer, now, policy):
         return IssueLeaf(issuer)
     bundle = view.keyring.bundle()
@@ -141,7 +141,7 @@ def changed(before: Keyring, action: NewAuthority | Promote | DropOld, now: date
             ca = authority.new_ca(now, policy.ca_lifetime)
             return keyring.with_upcoming(before, ca, adopted, now + policy.retention)
         case Promote():
-            # A distrusted authority goes after one more overlap, in which replicas take new leaves.
+            # A distrusted CA is dropped after one more overlap, in which replicas get new leaves.
             return keyring.promoted(before, now if before.distrust else now + policy.retention)
         case DropOld(certificates):
             return keyring.without(before, certificates)
@@ -153,7 +153,7 @@ def settled(before: View | None, after: View, now: datetime) -> datetime | None:
         return None
     if before is None or before.settled is None or before.keyring != after.keyring:
         return now
-    return min(before.settled, now)  # a clock that was set back must not wait for its old time
+    return min(before.settled, now)  # if the clock was set back, do not wait for its old time
 
 
 def published(view: View) -> bool:
@@ -163,10 +163,10 @@ def published(view: View) -> bool:
 
 
 def signer(ring: Keyring, now: datetime) -> KeyPair | None:
-    """The authority that new leaves come from.
+    """The CA that signs new leaves.
 
-    The upcoming one only where nothing else can sign: at the very first start, or after everything was lost.
-    An authority whose time has not come yet counts as good: the clock at fault is then our own.
+    The upcoming one only if nothing else can sign: at the very first start, or after everything was lost.
+    A CA that is not yet valid counts as good: then our own clock is wrong.
     """
     for pair in (ring.signing, ring.upcoming):
         if pair and now < authority.not_after(pair.certificate):
@@ -175,13 +175,13 @@ def signer(ring: Keyring, now: datetime) -> KeyPair | None:
 
 
 def due(certificate: bytes) -> datetime:
-    """When a certificate is renewed: two thirds of the way from its issue to its end."""
+    """When a certificate is renewed: after two thirds of its lifetime."""
     issued = authority.not_before(certificate) + BACKDATE
     return issued + (authority.not_after(certificate) - issued) * 2 / 3
 
 
 def _serves(view: View, issuer: KeyPair, now: datetime, policy: Policy) -> bool:
-    """Whether the replica may go on with the leaf it has."""
+    """Whether the replica may keep the leaf it has."""
     if view.leaf is None:
         return False
     leaf = view.leaf.certificate
@@ -189,19 +189,19 @@ def _serves(view: View, issuer: KeyPair, now: datetime, policy: Policy) -> bool:
         return False
     if authority.issued_by(leaf, issuer.certificate):
         return True
-    # The Secret was lost and nothing signs yet: the old leaf is the one that verifiers know already.
+    # The Secret was lost and nothing signs yet: verifiers already trust the old leaf.
     adopted = (old.certificate for old in view.keyring.retired)
     return view.keyring.signing is None and any(authority.issued_by(leaf, ca) for ca in adopted)
 
 
 def _lost(view: View, now: datetime) -> tuple[bytes, ...]:
-    """Authorities of ours in the entries that the keyring does not know; only what can still verify."""
+    """Our own CAs in the entries that the keyring does not know, unless expired."""
     found: dict[bytes, None] = {}
     for bundle in view.entries.values():
         try:
             found |= dict.fromkeys(authority.split(bundle))
         except ValueError:
-            continue  # whatever somebody wrote there, no leaf of ours hangs on it
+            continue  # whatever somebody wrote there, none of our leaves chains to it
     known = view.keyring.certificates()
     return tuple(ca for ca in found if ca not in known and authority.is_ours(ca) and now < authority.not_after(ca))
 
@@ -212,7 +212,7 @@ def _droppable(ring: Keyring, now: datetime) -> tuple[bytes, ...]:
 
 
 def _next(view: View, issuer: KeyPair, now: datetime, policy: Policy) -> datetime:
-    """The earliest moment at which `decide` may answer otherwise on the same view."""
+    """The earliest time at which `decide` may decide differently for the same view."""
     moments = [due(issuer.certificate), authority.not_after(issuer.certificate)]
     if view.leaf:
         moments.append(due(view.leaf.certificate))

@@ -1,7 +1,7 @@
-"""The loop of `accel certs run`: look, do the next step, write what `serve` reads, wait for a change.
+"""The loop of `accel certs run`: read, take the next step, write what `serve` reads, wait for a change.
 
-It acts on what `rotation` decides and adds nothing to it. An error is said once, counted, written to the state
-and tried again later: no fault of the API server, of the network or of anybody's edits ends the process.
+It carries out what `rotation` decides and adds nothing to it. An error is logged, counted, written to the state
+and retried later: no fault of the API server or the network, and nobody's edits, end the process.
 """
 
 import random
@@ -20,22 +20,22 @@ from certs.rotation import DropOld, IssueLeaf, Keep, NewAuthority, Policy, Promo
 from certs.state import State
 from certs.store import Reading, Store
 
-# Somebody who fights us over caBundle must not turn the loop into a storm.
+# So that a fight over caBundle does not become a busy loop.
 PAUSE = timedelta(milliseconds=100)
-BACKOFF_FIRST, BACKOFF_MOST = timedelta(milliseconds=250), timedelta(seconds=30)
-SAID = {
-    NewAuthority: "authority made",
+BACKOFF_FIRST, BACKOFF_MAX = timedelta(milliseconds=250), timedelta(seconds=30)
+EVENTS = {
+    NewAuthority: "CA created",
     PublishBundle: "caBundle written",
     IssueLeaf: "leaf issued",
-    Promote: "upcoming authority signs now",
-    DropOld: "old authorities dropped",
+    Promote: "upcoming CA signs now",
+    DropOld: "old CAs dropped",
 }
-STEPS_AT_ONCE = 20  # a pass needs six at most; more means that somebody undoes what we do
+MAX_STEPS = 20  # a pass needs at most six; more means that somebody reverts what we do
 
 
 @dataclass
 class Loop:
-    """One replica at work: the only mutable thing here."""
+    """One running replica: the only mutable object here."""
 
     store: Store
     policy: Policy
@@ -63,7 +63,7 @@ class Loop:
             self._changed.wait(max(wait - PAUSE, timedelta(0)).total_seconds())
 
     def alive(self) -> bool:
-        """Whether the loop turned lately; waiting for its next turn is not standing still."""
+        """Whether the loop ran recently; waiting for its next turn is not a stall."""
         return time.monotonic() - self._turned < 120 + 2 * self.poll.total_seconds()
 
     def turn(self) -> timedelta:
@@ -73,28 +73,28 @@ class Loop:
             self._failures = 0
             self._publish("")
         except Exception as error:
-            # Whatever it is: a process that ends and starts again would meet it again, and could not renew its leaf.
+            # Whatever it is: a restarted process would hit it again, and could not renew its leaf.
             return self._failed(error)
         return min(max(until - self._now(), timedelta(0)), self.poll)
 
     def _now(self) -> datetime:
-        """Our clock, but never ahead of the API server's: it is the API server that judges what we issue.
+        """Our clock, but never ahead of the API server's: it is the API server that verifies what we issue.
 
-        One replica whose clock runs days ahead would otherwise hand an authority to all that is not valid yet.
+        A replica whose clock is days ahead would otherwise give all replicas a CA that is not yet valid.
         """
         return self.clock() - self.store.clock_ahead
 
     def _steps(self) -> datetime:
-        for _ in range(STEPS_AT_ONCE):
-            view = self._look()
+        for _ in range(MAX_STEPS):
+            view = self._read()
             action = rotation.decide(view, self._now(), self.policy)
             if isinstance(action, Keep):
                 return action.until
             self._do(action, view)
-        raise ApiError(0, "somebody else undoes every change to the Secret or to caBundle: see who writes them")
+        raise ApiError(0, "something reverts every change to the Secret or to caBundle: find out what writes them")
 
-    def _look(self) -> View:
-        """The cluster as it is. When it cannot be read, the leaf is renewed from what was known last."""
+    def _read(self) -> View:
+        """The cluster's current state. If it cannot be read, the leaf is renewed from what was last known."""
         leaf = self._view.leaf if self._view else directory.leaf(self.folder)
         try:
             self._reading = self.store.read()
@@ -106,7 +106,7 @@ class Loop:
         return self._view
 
     def _alone(self) -> None:
-        """Cut off: what others do meanwhile is not seen, so the overlap has to be seen anew."""
+        """Cut off: we do not see what others do meanwhile, so the overlap starts again."""
         if self._view is None:
             return
         self._view = replace(self._view, settled=None)
@@ -127,27 +127,27 @@ class Loop:
                 ring = rotation.changed(view.keyring, action, self._now(), self.policy)
                 self.store.write_keyring(self._known(), ring)
         self.metrics.steps.labels(type(action).__name__).inc()
-        self.log.info(SAID[type(action)], **_facts(action, self._view or view))
+        self.log.info(EVENTS[type(action)], **_facts(action, self._view or view))
 
     def _known(self) -> Reading:
         if self._reading is None:
-            raise ApiError(0, "nothing was read yet")
+            raise ApiError(0, "nothing has been read yet")
         return self._reading
 
     def _publish(self, problem: str) -> None:
-        """Write the directory where something changed."""
+        """Write the directory if something changed."""
         if self._view is None:
-            self._wait_for_a_look(problem)
+            self._publish_unread(problem)
             return
-        said = state.describe(self._view, self._now(), problem)
-        self.metrics.show(said, self.store.clock_ahead)
-        files = {directory.STATE: state.to_json(said), directory.BUNDLE: self._view.keyring.bundle()}
+        current = state.describe(self._view, self._now(), problem)
+        self.metrics.show(current, self.store.clock_ahead)
+        files = {directory.STATE: state.to_json(current), directory.BUNDLE: self._view.keyring.bundle()}
         if self._view.leaf:
             files |= {directory.CERTIFICATE: self._view.leaf.certificate, directory.KEY: self._view.leaf.key}
         self._write(files)
 
-    def _wait_for_a_look(self, problem: str) -> None:
-        """Nothing is known yet. A leaf from before a restart goes on serving as its state says; else say why not."""
+    def _publish_unread(self, problem: str) -> None:
+        """Nothing has been read yet. A leaf from before a restart keeps serving, with its state; else say why not."""
         if directory.leaf(self.folder) is None:
             self._write({directory.STATE: state.to_json(State(problem=problem))})
 
@@ -157,20 +157,20 @@ class Loop:
             self._written = files
 
     def _failed(self, error: Exception) -> timedelta:
-        """Say it, remember it, and how long to wait: longer each time, and never two replicas in step."""
+        """Log and record it; returns how long to wait: longer each time, with jitter."""
         if isinstance(error, Conflict):
-            # Another replica was first: look again at once, that is all.
+            # Another replica was first: read again at once.
             self.metrics.failures.labels("conflict").inc()
-            return timedelta(seconds=random.uniform(0.0, 0.3))  # noqa: S311 - spreads load, guards nothing
+            return timedelta(seconds=random.uniform(0.0, 0.3))  # noqa: S311 - jitter, not security
         self._failures += 1
         self.metrics.failures.labels(_kind(error)).inc()
-        most = min(BACKOFF_FIRST * (1 << min(self._failures - 1, 10)), BACKOFF_MOST)
-        wait = min(most * random.uniform(0.5, 1.0), self.poll)  # noqa: S311
-        again = round(wait.total_seconds(), 1)
+        backoff = min(BACKOFF_FIRST * (1 << min(self._failures - 1, 10)), BACKOFF_MAX)
+        wait = min(backoff * random.uniform(0.5, 1.0), self.poll)  # noqa: S311
+        seconds = round(wait.total_seconds(), 1)
         if _kind(error) == "unexpected":
-            self.log.error("failed unexpectedly", again_in_seconds=again, exc_info=error)
+            self.log.error("failed unexpectedly", retry_in_seconds=seconds, exc_info=error)
         else:
-            self.log.warning("failed", problem=str(error), again_in_seconds=again)
+            self.log.warning("failed", problem=str(error), retry_in_seconds=seconds)
         self._publish_if_possible(str(error) or type(error).__name__)
         return wait
 
@@ -181,7 +181,7 @@ class Loop:
             self.log.error("state not written", problem=str(error))
 
     def _watch(self, what: str, watch: Callable[[Callable[[], None]], None]) -> None:
-        """Wake the loop at every change, from a thread that ends with the process. Polling goes on besides."""
+        """Wake the loop at every change, from a daemon thread. Polling continues as well."""
 
         def work() -> None:
             failures = 0
@@ -189,10 +189,10 @@ class Loop:
                 try:
                     watch(self._changed.set)
                     failures = 0
-                except Exception as error:  # the thread must outlive it, whatever it is
+                except Exception as error:  # the thread must survive it, whatever it is
                     failures += 1
                     if failures == 1:
-                        self.log.warning("watch failed; polling meanwhile", what=what, problem=str(error))
+                        self.log.warning("watch failed; polling instead", what=what, problem=str(error))
                 time.sleep(min(2.0**failures / 2, 30.0) * random.uniform(0.5, 1.0))  # noqa: S311
 
         threading.Thread(target=work, name=f"watch {what}", daemon=True).start()
@@ -210,18 +210,18 @@ def _kind(error: Exception) -> str:
 
 
 def _facts(action: object, view: View) -> dict[str, object]:
-    """What a log line says of a step; never a key."""
+    """What the log line of a step contains; never a key."""
     match action:
         case IssueLeaf(issuer):
             end = authority.not_after(view.leaf.certificate).isoformat() if view.leaf else ""
-            return {"not_after": end, "authority": authority.name_of(issuer.certificate)}
+            return {"not_after": end, "ca": authority.name_of(issuer.certificate)}
         case PublishBundle(bundle):
-            held = [authority.name_of(ca) for ca in authority.split(bundle)]
-            return {"entries": [n for n, found in view.entries.items() if found != bundle], "authorities": held}
+            names = [authority.name_of(ca) for ca in authority.split(bundle)]
+            return {"entries": [n for n, found in view.entries.items() if found != bundle], "bundle": names}
         case NewAuthority(adopted):
             return {"adopted": [authority.name_of(ca) for ca in adopted]}
         case DropOld(certificates):
-            return {"authorities": [authority.name_of(ca) for ca in certificates]}
+            return {"dropped": [authority.name_of(ca) for ca in certificates]}
         case Promote() if view.keyring.upcoming:
-            return {"authority": authority.name_of(view.keyring.upcoming.certificate)}
+            return {"ca": authority.name_of(view.keyring.upcoming.certificate)}
     return {}

@@ -1,16 +1,16 @@
-"""What `accel certs run` says of itself in `state.json`: `serve` decides by it whether a replica is ready.
+"""The state of `accel certs run`, in `state.json`: `serve` reads from it whether a replica is ready.
 
-    ready             true: every entry of the webhook configuration trusts the authority of our leaf
-    problem           why not, or what went wrong last; empty when all is well
-    entries           by entry of the configuration: does it trust our leaf's authority
-    bundle            SHA-256 of each authority that entries are meant to trust, newest first
-    leafAuthority     SHA-256 of the authority that signed our leaf
-    leafNotAfter      RFC 3339; the end of the leaf
-    authorityNotAfter RFC 3339; the end of the authority that signs
-    rotating          true from a new authority's making until it signs
-    rotations         how often an authority has taken over from another, by all replicas together
+    ready             true: every entry of the webhook configuration trusts the CA of our leaf
+    problem           why not, or the last error; empty when all is well
+    entries           for each entry of the configuration: does it trust our leaf's CA
+    bundle            SHA-256 of each CA that entries should trust, newest first
+    leafAuthority     SHA-256 of the CA that signed our leaf
+    leafNotAfter      RFC 3339; when the leaf expires
+    authorityNotAfter RFC 3339; when the signing CA expires
+    rotating          true from the creation of a new CA until it signs
+    rotations         how often a CA has replaced another, by all replicas together
 
-It holds no time of writing: the file changes when something has changed. Pure; must not read a clock.
+It has no timestamp: the file changes only when something has changed. Pure; must not read a clock.
 """
 
 import json
@@ -27,7 +27,7 @@ class State:
     """The content of `state.json`; the fields are its keys."""
 
     ready: bool = False
-    problem: str = "not looked at the cluster yet"
+    problem: str = "the cluster has not been read yet"
     entries: dict[str, bool] = field(default_factory=dict)
     bundle: tuple[str, ...] = ()
     leafAuthority: str = ""
@@ -77,6 +77,6 @@ def _leaf_authority(view: View) -> str:
 
 def _lacking(entries: dict[str, bool]) -> str:
     if not entries:
-        return "the webhook configuration is not there, or has no entries"
+        return "the webhook configuration is missing, or has no entries"
     missing = [name for name, trusted in entries.items() if not trusted]
-    return f"caBundle of {', '.join(missing)} does not hold the authority of our certificate" if missing else ""
+    return f"caBundle of {', '.join(missing)} does not contain the CA of our certificate" if missing else ""

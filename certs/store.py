@@ -1,4 +1,4 @@
-"""Where certificates are kept in a cluster: one Secret, and the caBundle of one MutatingWebhookConfiguration.
+"""Where certificates are stored in a cluster: one Secret, and the caBundle of one MutatingWebhookConfiguration.
 
 Only these two objects, by name: get, update and watch of the Secret; get, patch and watch of the configuration.
 Neither is ever created here, and nothing here decides what to write.
@@ -19,11 +19,11 @@ CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigura
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Both objects as they were read, with what is needed to write over exactly that."""
+    """Both objects as read, with what is needed to overwrite exactly that version."""
 
     keyring: Keyring
     entries: dict[str, bytes]
-    """caBundle (PEM) by entry, in the configuration's order; no entries where there is no configuration."""
+    """caBundle (PEM) by entry, in the configuration's order; empty if there is no configuration."""
     secret: Object = field(repr=False)
     configuration_version: str
 
@@ -39,14 +39,14 @@ class Store:
 
     @property
     def clock_ahead(self) -> timedelta:
-        """By how much our clock is ahead of the API server's; zero within a minute."""
+        """By how much our clock is ahead of the API server's; zero if less than a minute."""
         return self._api.clock_ahead
 
     def read(self) -> Reading:
-        """Read both. Raises ApiError; a configuration that is not there (yet) is one without entries.
+        """Read both. Raises ApiError; a missing configuration counts as one without entries.
 
-        The configuration first: a bundle is then written only from a Secret that is newer than the entries it
-        replaces, and whoever was slow can never take a new authority out again.
+        The configuration first: a bundle is then only ever written from a Secret that is newer than the entries it
+        replaces, and a slow replica can never remove a new CA again.
         """
         try:
             configuration = self._api.get(f"{CONFIGURATIONS}/{self._configuration}")
@@ -57,14 +57,14 @@ class Store:
         return Reading(ring, entries(configuration), secret, configuration["metadata"]["resourceVersion"])
 
     def write_keyring(self, reading: Reading, ring: Keyring) -> None:
-        """Write the Secret over what was read. Raises Conflict where another was first, else ApiError."""
+        """Overwrite the Secret that was read. Raises Conflict if another was first, else ApiError."""
         self._api.put(f"{self._secrets}/{self._secret}", secret_with(reading.secret, ring))
 
     def write_bundle(self, reading: Reading, bundle: bytes) -> None:
-        """Put the bundle into every entry that has another. Raises Conflict or ApiError.
+        """Put the bundle into every entry that has a different one. Raises Conflict or ApiError.
 
-        By JSON patch, which owns no field afterwards: an apply would make the next Helm upgrade fail once an
-        entry goes. The test of the resourceVersion makes the entries' positions certain.
+        By JSON Patch, not server-side apply: owning fields would make a Helm upgrade fail that removes an
+        entry. The test of the resourceVersion ensures the entries' positions.
         """
         path = f"{CONFIGURATIONS}/{self._configuration}"
         try:
@@ -83,17 +83,17 @@ class Store:
         self._api.watch(CONFIGURATIONS, self._configuration, changed)
 
     def _moved(self, path: str, version: str) -> bool:
-        """A failed test is answered with the same 422 as a value that is no bundle: see which it was."""
+        """A failed test gets the same 422 as an invalid bundle: find out which it was."""
         return bool(self._api.get(path)["metadata"]["resourceVersion"] != version)
 
 
 def entries(configuration: Object) -> dict[str, bytes]:
-    """Each entry's caBundle, decoded; empty where it is absent or cannot be read."""
+    """Each entry's caBundle, decoded; empty if absent or invalid."""
     return {entry["name"]: _bundle(entry) for entry in configuration.get("webhooks") or []}
 
 
 def bundle_patch(reading: Reading, bundle: bytes) -> list[Object]:
-    """The JSON patch that makes `bundle` every entry's, and fails if the configuration has moved."""
+    """The JSON Patch that gives every entry `bundle`, and fails if the configuration has changed."""
     value = base64.b64encode(bundle).decode()
     lock = {"op": "test", "path": "/metadata/resourceVersion", "value": reading.configuration_version}
     fill = [
@@ -105,7 +105,7 @@ def bundle_patch(reading: Reading, bundle: bytes) -> list[Object]:
 
 
 def secret_with(secret: Object, ring: Keyring) -> Object:
-    """The Secret with this keyring as its data; everything that is not ours stays, the lock included."""
+    """The Secret with this keyring as its data; everything else stays, including the resourceVersion."""
     metadata = {**secret["metadata"]}
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != keyring.ROTATE_ANNOTATION}
     if ring.wanted:

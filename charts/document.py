@@ -1,9 +1,9 @@
-"""values.yaml is the only description of the chart's values: their schema and table are made from it here.
+"""values.yaml is the single source for the chart's values: their schema and table are generated from it here.
 
-A value is documented by the comment above it: `# -- ` and sentences, then perhaps `# @schema ` and JSON
+A value is documented by the comment above it: `# -- ` and sentences, then optionally `# @schema ` and JSON
 Schema that narrows the type of its default. A key without `# --` is a group of documented ones. What stands in
 `config` is described by the types that the program reads it with, at every depth. Run by `make docs`; with
-`--check`, nothing is written and the exit code is 1 where a file is not as it would be.
+`--check`, nothing is written and the exit code is 1 if a file is stale.
 """
 
 import json
@@ -25,7 +25,7 @@ TABLE = re.compile(r"(?<=<!-- values -->\n).*?(?=<!-- /values -->)", re.DOTALL)
 
 
 class Undocumented(Exception):
-    """A value that nobody can know of: it has no `# --` above it, and no documented keys below."""
+    """A value that is documented nowhere: it has no `# --` above it, and no documented keys below."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ Documented = dict[tuple[str, ...], Value]
 
 
 def read(text: str) -> list[Value]:
-    """The documented values of a values.yaml, in its order."""
+    """The documented values of a values.yaml, in file order."""
     defaults = yaml.safe_load(text)
     values: list[Value] = []
     path: list[str] = []
@@ -72,7 +72,7 @@ def documented(path: tuple[str, ...], comment: list[str], defaults: Any) -> list
 
 
 def schema(values: list[Value], defaults: dict[str, Any]) -> dict[str, Any]:
-    """JSON Schema of the values: closed, so that a misspelt key is an error and not a default."""
+    """JSON Schema of the values: closed, so that a misspelt key is an error and not ignored."""
     root = group(defaults, (), {value.path: value for value in values})
     if "config" in root["properties"]:
         fields, definitions = site_config()
@@ -81,7 +81,7 @@ def schema(values: list[Value], defaults: dict[str, Any]) -> dict[str, Any]:
                 described.pop("type", None)
                 described.update(fields[key])
         root["definitions"] = definitions
-    # What a chart that has this one as a part shares with it.
+    # A parent chart shares its global values with this one.
     root["properties"]["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **root}
 
@@ -129,7 +129,7 @@ def node(default: Any, path: tuple[str, ...], values: Documented) -> dict[str, A
 
 
 def table(values: list[Value]) -> str:
-    """The values as a Markdown table; a group's own text has no default beside it."""
+    """The values as a Markdown table; a group has a text but no default."""
     groups = {value.path[:depth] for value in values for depth in range(1, len(value.path))}
     rows = "".join(row(value, value.path in groups) for value in values)
     return f"\n| value | default | meaning |\n| --- | --- | --- |\n{rows}\n"

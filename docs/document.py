@@ -1,9 +1,9 @@
-"""Makes the parts of these pages that the code knows best; run by `make docs`, and with `--check` it writes nothing.
+"""Generates parts of these pages from the code; run by `make docs`.
 
-site-config.md   every key: its type, its default, and the text under its field in webhook/core/schema/
-workloads.md     what injection does to each manifest: lines with a + are ours, and the others are the user's
+site-config.md   every key: its type, its default, and the docstring of its field in webhook/core/schema/
+workloads.md     what injection does to each manifest: lines with a + are added, unmarked ones are the user's
 
-With `--check` the exit code is 1 where a page is not as it would be.
+With `--check` nothing is written, and the exit code is 1 if a page is stale.
 """
 
 import ast
@@ -28,13 +28,13 @@ from webhook.manifest import inject
 DOCS = Path(__file__).parent
 ENTRIES = (catalogue.Devices, catalogue.Model, catalogue.Instance, catalogue.Ambiguous, catalogue.Tpu)
 NAMES = {"placements": "NAME", "hostProfiles": "NAME", "accelerators": "RESOURCE"}
-"""What the keys of a mapping are called in a path."""
+"""Placeholders for the keys of a mapping in a path."""
 DIFF = re.compile(r"(?<=^```diff\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 Struct = type[msgspec.Struct]
 
 
 class Undocumented(Exception):
-    """A field without a text under it, or a manifest on a page that is denied."""
+    """A field without a docstring, or a manifest on a page that is denied."""
 
 
 # site-config.md
@@ -57,7 +57,7 @@ def entries() -> str:
 
 
 def sections(struct: Struct, path: str) -> Iterator[tuple[str, Struct]]:
-    """(path, the mapping there), itself first; a union of entries is documented apart."""
+    """(path, the mapping there), itself first; a union of entries is documented separately."""
     yield path, struct
     for field in msgspec.structs.fields(struct):
         if field.type != tuple[catalogue.AnyEntry, ...]:
@@ -66,7 +66,7 @@ def sections(struct: Struct, path: str) -> Iterator[tuple[str, Struct]]:
 
 
 def structs(hint: Any, path: str) -> Iterator[tuple[str, Struct]]:
-    """The mappings that a value of this type has in it."""
+    """The mappings nested in a value of this type."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         yield path, hint
     elif get_origin(hint) is dict:
@@ -92,7 +92,7 @@ def row(field: msgspec.structs.FieldInfo, text: str, paths: dict[Struct, str]) -
 
 
 def documented(struct: Struct) -> dict[str, str]:
-    """Field -> the text under it. Raises Undocumented for a field without one."""
+    """Field -> its docstring. Raises Undocumented for a field without one."""
     texts: dict[str, str] = {}
     for base in reversed(struct.__mro__[: struct.__mro__.index(msgspec.Struct)]):
         body = ast.parse(inspect.getsource(base)).body[0].body  # type: ignore[attr-defined]
@@ -101,12 +101,12 @@ def documented(struct: Struct) -> dict[str, str]:
                 texts[here.target.id] = " ".join(ast.literal_eval(below.value).split())  # type: ignore[union-attr]
     missing = sorted(set(get_type_hints(struct)) & set(struct.__struct_fields__) - texts.keys())
     if missing:
-        raise Undocumented(f"{struct.__name__}: nothing stands under {', '.join(missing)}")
+        raise Undocumented(f"{struct.__name__}: no docstring for {', '.join(missing)}")
     return texts
 
 
 def words(hint: Any, paths: dict[Struct, str]) -> str:
-    """A type as people say it."""
+    """A type in words."""
     simple = {str: "text", int: "integer", bool: "`true`, `false`"}
     if hint in simple:
         return simple[hint]
@@ -127,7 +127,7 @@ def words(hint: Any, paths: dict[Struct, str]) -> str:
 
 
 def default(field: msgspec.structs.FieldInfo) -> str:
-    """A key's default as YAML, which JSON is; nothing for a mapping that is documented by itself, or for none."""
+    """A key's default as YAML (JSON is YAML); empty for a mapping that has its own section, or if there is none."""
     if field.required:
         return "required"
     value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
@@ -135,7 +135,7 @@ def default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def anchor(heading: str) -> str:
-    """What GitHub makes of a heading."""
+    """The anchor that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -143,7 +143,7 @@ def anchor(heading: str) -> str:
 
 
 def injected(block: str) -> str:
-    """A ```diff block as it would be: what the user wrote in it, injected."""
+    """A current ```diff block: the user's lines in it, injected."""
     written = "".join(line[1:] for line in block.splitlines(keepends=True) if line[:1] != "+")
     (result,) = inject.results(written, load.load(), "team-a", "workloads.md")
     for name, denied in result.denied:
@@ -156,13 +156,13 @@ def injected(block: str) -> str:
 
 
 def part(text: str, name: str, made: str) -> str:
-    """A page with what stands between two comments replaced."""
+    """A page with the text between two comments replaced."""
     between = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
     return between.sub(lambda _: made + "\n", text)
 
 
 def pages() -> dict[Path, str]:
-    """The pages that are made here, as they would be."""
+    """The generated pages, up to date."""
     made = {path: path.read_text() for path in (DOCS / "site-config.md", DOCS / "workloads.md")}
     configured = made[DOCS / "site-config.md"]
     made[DOCS / "site-config.md"] = part(part(configured, "keys", keys()), "entries", entries())

@@ -110,7 +110,7 @@ def test_a_tree_that_does_not_compile_is_no_figure(repository: Path, tmp_path: P
     """It is an error that says what the build said."""
     against.check_out("HEAD~1", tmp_path / "tree", repository)
 
-    with pytest.raises(against.NoTree, match="HEAD~1 does not compile:\nno compiler for this"):
+    with pytest.raises(against.NoFigures, match="HEAD~1 does not compile:\nno compiler for this"):
         against.build(against.Tree("HEAD~1", tmp_path / "tree"))
 
 
@@ -138,7 +138,7 @@ def test_admit_of_a_tree_is_measured_without_its_benchmarks(tmp_path: Path) -> N
 
 def test_a_tree_without_admit_is_not_taken_for_this_one(tmp_path: Path) -> None:
     """The checkout that is installed would answer in its place."""
-    with pytest.raises(against.NoTree, match="nothing has no `admit` of its own"):
+    with pytest.raises(against.NoFigures, match="nothing has no `admit` of its own"):
         against.admit(against.Tree("nothing", tmp_path), {})
 
 

@@ -1,17 +1,15 @@
 """CONTRIBUTING.md's recipes, done: they cannot rot."""
 
 import re
-from pathlib import Path
 
 import yaml
 
 from tests.support import untouched
 from tests.support.case import decided, plain, review
+from tests.support.checkout import ROOT
 from webhook import __version__, load
 from webhook.core.admission import admit
 from webhook.core.site import Site
-
-ROOT = Path(__file__).parents[1]
 
 
 def test_a_new_generation_is_one_table() -> None:

@@ -14,7 +14,8 @@ import yaml
 from docs import document
 from tests.support import page
 from tests.support.chart import CHART, NAME, NAMESPACE, helm
-from tests.support.page import ROOT, Block
+from tests.support.checkout import EXAMPLES, ROOT
+from tests.support.page import Block
 from webhook import __version__, cli, load
 from webhook.core import annotations
 from webhook.core.kinds.registry import WORKLOADS
@@ -23,7 +24,6 @@ from webhook.core.schema.site import Config
 from webhook.core.site import Site
 from webhook.manifest import inject
 
-EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if p.stem != "site")
 NOT_HERE = ("install", "demo", "check", "compiled", "test", "goldens", "docs", "kube-demo", "bench", "soak", "fuzz")
 """Targets that install, write, or are the tests themselves: make only says here that it knows how."""
 
@@ -241,7 +241,7 @@ def test_the_chart_takes_every_key_of_the_site_config() -> None:
 
 def test_a_field_without_a_text_is_told() -> None:
     """The generator does not leave a key out silently."""
-    with pytest.raises(document.Undocumented, match="Silent: nothing stands under silent"):
+    with pytest.raises(document.Undocumented, match="Silent: no docstring for silent"):
         document.documented(Silent)
 
 

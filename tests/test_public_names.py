@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.checkout import ROOT
+
 FILES = sorted((ROOT / "webhook" / "server").glob("*.py"))
 ABSENT = {"uvicorn", "fastapi", "starlette"}
 

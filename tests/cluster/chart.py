@@ -22,15 +22,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tests.support.chart import PLATFORM, merged
+from tests.support.chart import CHART, PLATFORM, merged
 
 from .controlplane import ControlPlane, Launch, expect
-from .kubelet import ROOT, Kubelet, RunningPod
+from .kubelet import Kubelet, RunningPod
 from .process import ClusterError, Process, free_port
 from .rest import Answer
 
 RELAY = Path(__file__).with_name("relay.py")
-CHART = ROOT / "charts" / "accel-injector"
 NOWHERE = {"nodeSelector": {"example.com/run-by": "tests"}}
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 READY_SECONDS = 120

@@ -13,11 +13,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tests.support.checkout import ROOT
+
 from . import binaries, chart, controllers
 from .controlplane import PROGRAMS, ControlPlane
 from .nodes import rows
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN = ("pod.yaml", "gpu-pod.yaml", "job.yaml", "jobset-multislice.yaml", "leaderworkerset.yaml")
 NAMESPACE = "team-a"
 PLACED = 10  # two single Pods, two v4 slices of two hosts, one v5e slice of four
@@ -54,7 +55,7 @@ def show(console: Console, cluster: ControlPlane) -> None:
     cluster.kubectl("label", "namespace", NAMESPACE, "accel.io/injection=enabled")
     for name in SHOWN:
         console.print(f"kubectl apply -n {NAMESPACE} -f examples/{name}")
-        done = cluster.kubectl("apply", "-n", NAMESPACE, "-f", str(EXAMPLES / name))
+        done = cluster.kubectl("apply", "-n", NAMESPACE, "-f", str(ROOT / "examples" / name))
         console.print("".join(f"  {line}\n" for line in (done.stderr + done.stdout).splitlines()), end="")
     cluster.wait_for("the pods to have their nodes", lambda: settled(cluster), 120)
     table = Table("Pod", "what was injected", "node that the scheduler chose")

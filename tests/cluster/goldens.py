@@ -11,11 +11,11 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.case import NAMESPACE, Case, all_cases, read
+from tests.support.stored import missing
 
 from .chart import INJECTED
 from .controlplane import ControlPlane, expect
 from .rest import Answer
-from .stored import missing
 
 NOT_FOR_A_CLIENT = {
     "detect/requests-alone": "an API server refuses a device that is requested and not limited",

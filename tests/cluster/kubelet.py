@@ -23,11 +23,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.support.checkout import ROOT
+
 from .commands import ISSUER
 from .controlplane import ControlPlane, expect
 from .process import ClusterError, Process, answers, free_port
 
-ROOT = Path(__file__).parents[2]
 IN_USE = "Address already in use"
 
 

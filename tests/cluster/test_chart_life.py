@@ -7,7 +7,6 @@ import json
 import re
 import ssl
 import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +18,8 @@ import pytest
 
 from certs.authority import KeyPair, issue, new_ca, service_names
 from tests.support.chart import at, merged
-from tests.support.page import ROOT, of_page
+from tests.support.checkout import ACCEL, ROOT
+from tests.support.page import of_page
 
 from . import monitoring
 from .chart import INJECTED, Release, bundles, chips, create, install
@@ -29,7 +29,6 @@ from .kubelet import RunningPod
 from .process import ClusterError, answers
 from .rest import Answer
 
-ACCEL = str(Path(sys.executable).with_name("accel"))
 QUICK = at("webhook.lameDuckSeconds", 1)
 """Nobody calls while these replicas end, so they need not wait for it."""
 
@@ -119,7 +118,7 @@ def test_upgrade_from_an_earlier_rendering(plane: ControlPlane, labelled: str) -
         release.run_pods(2)
         before = bundles(release)
         assert "rayjobs.workloads.accel.io" not in before
-        restored = Path(__file__).parents[2] / "charts" / "accel-injector" / "files" / "kinds.yaml"
+        restored = ROOT / "charts" / "accel-injector" / "files" / "kinds.yaml"
         (release.chart / "files" / "kinds.yaml").write_text(restored.read_text())
         with Traffic(plane, labelled) as traffic:
             release.upgrade()

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from kubernetes.client import CoreV1Api
 
 from certs import keyring
 from certs.authority import KeyPair, issue, new_ca, service_names
+from tests.support.checkout import ACCEL, ROOT
 from webhook.check.cluster import NODE_PAGES, PAGE
 
 from . import kueue, monitoring
@@ -29,7 +29,6 @@ from .conftest import build
 from .controlplane import PROGRAMS, ControlPlane, expect
 from .process import free_port
 
-ACCEL = str(Path(sys.executable).with_name("accel"))
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 V4 = {"cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice", "cloud.google.com/gke-tpu-topology": "2x2x1"}
 PROFILE = {
@@ -181,7 +180,7 @@ def test_labels_in_vain(plane: ControlPlane, release: Release, labelled: str) ->
 
     assert {"namespaces": "warning"} == statuses(found)
     assert {
-        "kube-system is labelled, but never injected",
+        "kube-system is labelled but never injected",
         'default has accel.io/injection="true", not "enabled"',
     } == set(found["namespaces"]["details"])
 
@@ -309,7 +308,7 @@ def test_refused_by_the_webhook(plane: ControlPlane, release: Release, labelled:
     plane.kubectl("delete", ",".join(kinds), "topology")
 
     assert {"dry-run": "warning"} == statuses(found)
-    assert found["dry-run"]["message"].startswith("the webhook answers, and refuses accel.io/type: tpu-v4-8")
+    assert found["dry-run"]["message"].startswith("the webhook answers, but refuses accel.io/type: tpu-v4-8")
     assert "4x4x4" in found["dry-run"]["message"]
     assert "See docs/troubleshooting.md" == found["dry-run"]["fix"]
 
@@ -396,11 +395,11 @@ def test_edited_fields(release: Release, labelled: str) -> None:
 
     assert [
         "pods.accel.io: calls the path /other, not /mutate",
-        "pods.accel.io: no matchConditions: objects that did not ask are sent too",
-        "pods.accel.io: reinvocationPolicy Never: containers added by others later get nothing",
+        "pods.accel.io: no matchConditions: objects without annotations are sent too",
+        "pods.accel.io: reinvocationPolicy Never: containers that others add later are not injected",
         "pods.accel.io: matchPolicy Exact, not Equivalent",
         "pods.accel.io: sideEffects NoneOnDryRun, not None",
-        "pods.accel.io: an objectSelector leaves objects out",
+        "pods.accel.io: an objectSelector excludes objects",
     ] == found["configuration"]["details"]
     assert "failed" == found["configuration"]["status"]
     assert {} == statuses(after)
@@ -423,7 +422,7 @@ def test_edited_entries(release: Release, labelled: str) -> None:
 
     assert [
         "no entry .workloads.accel.io sends CREATE of jobs.batch",
-        "jobs.reapply.accel.io: failurePolicy Fail refuses objects that did not ask; it must be Ignore",
+        "jobs.reapply.accel.io: failurePolicy Fail refuses objects without annotations; it must be Ignore",
         f"cronjobs.workloads.accel.io: does not call Service {release.namespace}/accel-injector",
     ] == found["configuration"]["details"]
     assert ["detect.accel.io is missing, though the site config detects resources"] == blind["configuration"]["details"]
@@ -438,7 +437,7 @@ def test_edited_selector(release: Release, labelled: str) -> None:
 
     assert "failed" == found["configuration"]["status"]
     problems = found["configuration"]["details"]
-    assert "pods.accel.io: namespaceSelector does not need accel.io/injection=enabled" in problems
+    assert "pods.accel.io: namespaceSelector does not require accel.io/injection=enabled" in problems
     sent = f"kube-system, kube-node-lease, {release.namespace}"
     assert f"pods.accel.io: namespaceSelector does not exclude {sent}" in problems
 
@@ -450,7 +449,7 @@ def test_cleared_ca_bundle(release: Release, labelled: str) -> None:
         found = check(release)
 
     assert "failed" == found["ca-bundle"]["status"]
-    assert "have no caBundle" in found["ca-bundle"]["message"]
+    assert "have no readable caBundle" in found["ca-bundle"]["message"]
     assert "logs deploy/accel-injector -c certs" in found["ca-bundle"]["fix"]
     assert "failed" == found["dry-run"]["status"]
 
@@ -467,7 +466,7 @@ def test_wrong_ca_bundle(release: Release, labelled: str) -> None:
 
     assert {"ca-bundle": "failed", "dry-run": "failed"} == statuses(found)
     assert "x509" in found["ca-bundle"]["details"][0]
-    assert "do not trust the authority in Secret accel-injector-ca" in silent["ca-bundle"]["message"]
+    assert "do not trust the CA in Secret accel-injector-ca" in silent["ca-bundle"]["message"]
 
 
 def gone(plane: ControlPlane, namespace: str) -> bool:
@@ -532,9 +531,9 @@ def test_replicas(release: Release) -> None:
     rolling = check(release)
     release.run_pods(1)
 
-    assert ("failed", "scaled to 0 replicas: nobody answers") == said_of(none, "deployment")
+    assert ("failed", "scaled to 0 replicas: nothing answers") == said_of(none, "deployment")
     assert ("warning", "1 of 2 replicas are ready") == said_of(one, "deployment")
-    assert ("warning", "a rollout is under way") == said_of(rolling, "deployment")
+    assert ("warning", "a rollout is in progress") == said_of(rolling, "deployment")
 
 
 def kubectl(release: Release, *args: str) -> None:
@@ -694,8 +693,8 @@ def test_an_authority_that_nobody_renews(release: Release, labelled: str) -> Non
         empty = check(release)
 
     late, over = told
-    assert ("warning", "a certificate ends soon and was not renewed") == said_of(late, "expiry")
-    assert late["expiry"]["details"][0].startswith("authority until ")
+    assert ("warning", "a certificate expires soon and was not renewed") == said_of(late, "expiry")
+    assert late["expiry"]["details"][0].startswith("CA until ")
     assert "logs deploy/accel-injector -c certs" in late["expiry"]["fix"]
     assert ("failed", "a certificate has expired") == said_of(over, "expiry")
     assert over["expiry"]["details"][0].endswith(": expired")
@@ -727,8 +726,8 @@ def test_given_certificates(plane: ControlPlane) -> None:
         give(given, leaf.certificate, leaf.key)
         ended = check(given)
 
-    assert ("failed", "the Secret with the certificates is not there") == said_of(absent, "ca-bundle")
-    assert ("failed", "Secret given holds no certificate that can be read") == said_of(empty, "ca-bundle")
+    assert ("failed", "the Secret with the certificates is missing") == said_of(absent, "ca-bundle")
+    assert ("failed", "Secret given contains no readable certificate") == said_of(empty, "ca-bundle")
     assert "accel certs issue" in empty["ca-bundle"]["fix"]
     assert ("failed", "a certificate has expired") == said_of(ended, "expiry")
 
@@ -757,7 +756,7 @@ def test_cert_manager(plane: ControlPlane, release: Release, labelled: str) -> N
     fix = f"cert-manager writes it: kubectl -n {ours.namespace} describe certificate {ours.fullname}-tls"
     assert "have no caBundle that can be read" in nothing["ca-bundle"]["message"]
     assert ("failed", fix) == (nothing["ca-bundle"]["status"], nothing["ca-bundle"]["fix"])
-    assert ("skipped", "there is no certificate to look at") == said_of(nothing, "expiry")
+    assert ("skipped", "there is no certificate to check") == said_of(nothing, "expiry")
     assert f"entries do not trust the certificate in Secret {ours.fullname}-tls" in strange["ca-bundle"]["message"]
     assert ("failed", fix) == (strange["ca-bundle"]["status"], strange["ca-bundle"]["fix"])
     assert ("warning", fix) == (late["expiry"]["status"], late["expiry"]["fix"])
@@ -848,11 +847,11 @@ def test_missing_configuration(plane: ControlPlane, release: Release, labelled: 
 
     [wrong] = [f for f in json.loads(name.stdout)["findings"] if f["check"] == "configuration"]
     hint = f"accel check --release accel-injector --namespace {release.namespace}"
-    assert ("failed", f"Another release is there: {hint}") == (wrong["status"], wrong["fix"])
+    assert ("failed", f"Another release exists: {hint}") == (wrong["status"], wrong["fix"])
     where = f"{release.namespace}/{release.fullname}"
     assert ("failed", f"there is no Deployment {where}") == said_of(nothing, "deployment")
     assert ("failed", f"there is no Service {where}") == said_of(nothing, "endpoints")
-    assert ("failed", f"ConfigMap {where} is not there") == said_of(nothing, "site-config")
+    assert ("failed", f"ConfigMap {where} is missing") == said_of(nothing, "site-config")
     assert (
         "there is no MutatingWebhookConfiguration accel-injector: nothing is injected"
         == (found["configuration"]["message"])
@@ -869,11 +868,11 @@ def test_more_nodes_than_are_read(plane: ControlPlane, release: Release, labelle
         nodes.create_node({"metadata": {"name": f"node-{number}"}})
     found = check(release)
 
-    message = f"some types in use have no node now among the first {NODE_PAGES * PAGE}"
+    message = f"some types in use lack nodes now among the first {NODE_PAGES * PAGE}"
     assert ("warning", message) == said_of(found, "nodes")
 
 
-CHECKS = Path(__file__).parents[2] / "webhook" / "check"
+CHECKS = ROOT / "webhook" / "check"
 CALLS = {"failed": "failed", "warning": "warning", "pointless": "skipped"}
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import kubernetes.client
 import pytest
 
+from tests.support.checkout import ROOT
+
 from .binaries import PROGRAMS, ensure, version
 from .controlplane import ControlPlane
 from .process import ClusterError, Process, wait_for
@@ -136,7 +138,7 @@ def test_programs_die_with_whoever_started_them(tmp_path: Path) -> None:
         "print(p.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    root = Path(__file__).parents[2]
+    root = ROOT
     command = [sys.executable, "-c", code, str(tmp_path / "log")]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import page
-from tests.support.page import ROOT, Command
+from tests.support.checkout import ROOT
+from tests.support.page import Command
 
 from . import binaries
 from .chart import Release, replace

@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.checkout import EXAMPLES
+from tests.support.stored import missing
 from webhook import load
 from webhook.manifest import inject
 
 from .controlplane import ControlPlane
-from .stored import missing
 
 pytestmark = pytest.mark.usefixtures("injector", "jobset_controller", "lws_controller")
-
-EXAMPLES = sorted(p for p in (Path(__file__).parents[2] / "examples").glob("*.yaml") if p.stem != "site")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.stored import missing
+
 from .controlplane import ControlPlane, condition, expect
-from .stored import missing
 
 pytestmark = pytest.mark.usefixtures("injector", "nodes")
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.stored import meaning
+
 from .controlplane import ControlPlane, condition
 from .environment import environment
-from .stored import meaning
 
 pytestmark = pytest.mark.usefixtures("injector", "nodes", "jobset_controller")
 

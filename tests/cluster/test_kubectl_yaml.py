@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.checkout import EXAMPLES
 from webhook import load
 from webhook.core.schema import nodes
 from webhook.errors import BadYaml
@@ -15,7 +16,6 @@ from webhook.manifest import inject
 from . import binaries
 from .conftest import build
 
-EXAMPLES = sorted(p for p in (Path(__file__).parents[2] / "examples").glob("*.yaml") if p.stem != "site")
 WORDS = """
 1e3 1E3 1e-2 1e+2 1e400 .5 +.5 -.5 5. ._5 1_000 1__0 0 00 010 08 0o17 0o8 0x1F 0X1f -0x1f 0x 0b101 0b12 +0b11 0x_1f
 yes Yes YES yEs no on off y n true True tRue null Null nULL ~ 2026-01-01 2026-01-01T00:00:00Z 190:20:30 12:30

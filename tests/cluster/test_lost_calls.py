@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.support.chart import at, merged
+from tests.support.checkout import ACCEL
 
 from .chart import INJECTED, RELAY, Release, bundles, create, install
 from .conftest import build
@@ -28,7 +29,6 @@ from .kubelet import RunningPod
 from .load import Failure, Load, calls, injected
 from .process import free_port
 
-ACCEL = str(Path(sys.executable).with_name("accel"))
 # The API server waits long: a busy machine must not look like a lost call.
 VALUES = merged(at("webhook.lameDuckSeconds", 5), at("webhook.timeoutSeconds", 30), at("tls.overlap", "5s"))
 ROLL_SECONDS = 180  # of two replicas on a busy machine

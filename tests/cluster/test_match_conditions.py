@@ -8,18 +8,18 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.support.chart import CHART
 
 from . import binaries
 from .conftest import build
 from .controlplane import PROGRAMS, ControlPlane, expect
 from .rest import Answer
 
-CHART = Path(__file__).parents[2] / "charts" / "accel-injector"
 TEMPLATE = "the pod template"
 CONTAINER = {"name": "main", "image": "example.invalid/main"}
 POD = {"containers": [CONTAINER]}

@@ -5,6 +5,7 @@ which it is. Hosts are known by name where a Service has them, whether they are 
 """
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -186,7 +187,10 @@ def known_names(cluster: ControlPlane, namespace: str, pods: list[Object]) -> li
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_jax_counts_every_process_once(cluster: ControlPlane, namespaces: dict[str, str], name: str) -> None:
-    """0 to N - 1 in each job, and the coordinator is number 0, by a name that is known."""
+    """0 to N - 1 in each job, and the coordinator is number 0, by a name that is known.
+
+    libtpu wants as many addresses as the bounds have hosts, so those agree too.
+    """
     workload, namespace = WORKLOADS[name], namespaces[name]
     asked = containers(cluster, namespace, sum(workload.jobs))
     names = known_names(cluster, namespace, [a.pod for a in asked])
@@ -198,12 +202,23 @@ def test_jax_counts_every_process_once(cluster: ControlPlane, namespaces: dict[s
         jobs.setdefault(answer["address"], []).append((one, answer))
         if not workload.asks_metadata:
             assert answer["asked"] == []
+        assert bounds(one) == addresses(one)
     assert sorted(workload.jobs) == sorted(len(members) for members in jobs.values())
     for address, members in jobs.items():
         assert list(range(len(members))) == sorted(answer["id"] for _, answer in members)
         assert {len(members)} == {answer["count"] for _, answer in members}
         (first,) = [one for one, answer in members if answer["id"] == 0]
         assert address in (f"{first.name}:{COORDINATOR_PORT}", f"localhost:{COORDINATOR_PORT}")
+
+
+def bounds(asked: Asked) -> int:
+    """The hosts, or processes, of one slice by its shape."""
+    return math.prod(int(size) for size in asked.environment["TPU_HOST_BOUNDS"].split(","))
+
+
+def addresses(asked: Asked) -> int:
+    """Those that are listed."""
+    return len(asked.environment["TPU_WORKER_HOSTNAMES"].split(","))
 
 
 def test_two_slices_add_up(cluster: ControlPlane, namespaces: dict[str, str]) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.stored import meaning
+
 from .chart import Release
 from .controlplane import ControlPlane
-from .stored import meaning
 
 pytestmark = pytest.mark.usefixtures("jobset_controller")
 

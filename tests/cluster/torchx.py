@@ -11,8 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.support.checkout import ROOT
+
 from . import binaries
-from .kubelet import ROOT
 
 LOCK = ROOT / "requirements-torchx.lock"
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")

@@ -4,7 +4,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +14,9 @@ import yaml
 from tests.support import untouched
 from tests.support.case import Case, all_cases, decided, plain, review
 from tests.support.client import call, post
+from tests.support.stored import missing
 from webhook.core.admission import admit
+from webhook.core.annotations import INJECTED
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied
 from webhook.core.site import Site
@@ -21,7 +25,9 @@ from webhook.server.replica import Addresses, running
 from webhook.server.settings import Settings
 
 CASES = all_cases()
-
+UPDATES = [case for case in CASES if case.old is not None]
+DEFAULTED = re.compile(r".*/(uid|restartPolicy|completionMode|enableDNSHostnames|requests/[^:]*): .*, stored None")
+"""What API servers and JobSet's own webhook add to an object."""
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -59,7 +65,7 @@ def expectation(case: Case) -> tuple[object, str, tuple[str, ...]]:
     """(object after injection, denial, warnings): by admission, and offline for kinds that it only checks."""
     obj, kind = case.object, kind_of(case)
     decision = decided(admit(review(obj, case.old), case.site), obj)
-    if kind is not None and not kind.patched and not decision.denied:
+    if kind is not None and not kind.patched and not decision.denied and case.old is None:
         text, warnings = injected(yaml.safe_dump(obj, sort_keys=False), case.site, namespace_of(case))
         assert set(decision.warnings) <= set(warnings)
         return yaml.safe_load(text), "", tuple(warnings)
@@ -149,6 +155,24 @@ def test_nothing_else_is_touched(case: Case) -> None:
     if case.denied:
         return
     assert [] == untouched.strangers(plain(case.object), plain(case.expected), case.old)
+
+
+@cache
+def created() -> list[Any]:
+    """What is stored of each object that a user wrote and nothing was injected into yet."""
+    files = [case for case in CASES if INJECTED not in json.dumps(case.object)]
+    answers = [decided(admit(review(case.object), case.site), case.object) for case in files]
+    return [answer.patched for answer in answers if not answer.denied]
+
+
+@pytest.mark.parametrize("case", UPDATES, ids=lambda case: case.name)
+def test_what_is_stored_is_what_injection_makes(case: Case) -> None:
+    """Of some case's input; else old.yaml says on its first line how it came about."""
+    old = case.old
+    candidates = [obj for obj in created() if (obj["kind"], obj["apiVersion"]) == (old["kind"], old["apiVersion"])]
+    ours = any(missing(obj, old) == [] and all(map(DEFAULTED.fullmatch, missing(old, obj))) for obj in candidates)
+
+    assert ours != bool(case.otherwise)
 
 
 def test_every_folder_is_a_case() -> None:

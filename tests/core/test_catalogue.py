@@ -559,7 +559,7 @@ BROKEN = {
     "- {kind: devices, name: a, family: b, resource: c d}": 'x.yaml: $[0].resource: "c d" is not a key',
     "- {kind: devices, name: A, family: b, resource: c/d}": 'x.yaml: $[0].name: "A" is not a name',
     "- {kind: tpu, name: v9, prefix: tpu-v9, spellings: [v9], coresPerChip: 2, dimensions: 3, shapes: [2x2], "
-    "wrap: all-from-4}": 'x.yaml: $[0].shapes: "2x2" is not a topology of 3 sizes',
+    "wrap: all-from-4}": 'x.yaml: $[0].shapes: "2x2" is not a topology with 3 dimensions',
     "- {kind: tpu, name: v9, prefix: tpu-v9, spellings: [v9], coresPerChip: 2, dimensions: 2, shapes: [1x4], "
     "wrap: all-from-4}": "x.yaml: $[0].chipsPerHost: hosts of 4 chips do not tile 1x4",
     "- {kind: tpu, name: v9, prefix: tpu-v9, spellings: [v9], coresPerChip: 2, dimensions: 2, shapes: [3x1], "
@@ -571,9 +571,9 @@ BROKEN = {
     + "shapes: [2x2x1], cubes: {most: 4, longest: 64, edge: 3}}": "x.yaml: $[0].chipsPerHost: hosts of 4 chips do not "
     "tile a cube",
     V9 + "shapes: [2x2x1], cubes: {most: 0, longest: 64}}": "x.yaml: $[0].cubes.most: found 0; valid: 1 to ",
-    V9 + "shapes: [2x2x1], otherHosts: {2x2x1: []}}": "x.yaml: $[0].otherHosts: 2x2x1 has no number of chips",
-    V9.replace("prefix: tpu-v9", "prefix: v-9") + "shapes: [2x2x1]}": 'x.yaml: $[0].prefix: "v-9" is none of the ',
-    V9.replace("[v9]", "[v9, V9]") + "shapes: [2x2x1]}": 'x.yaml: $[0].spellings: "V9" is not lower-case letters',
+    V9 + "shapes: [2x2x1], otherHosts: {2x2x1: []}}": "x.yaml: $[0].otherHosts: 2x2x1 lists no number of chips",
+    V9.replace("prefix: tpu-v9", "prefix: v-9") + "shapes: [2x2x1]}": 'x.yaml: $[0].prefix: "v-9" is not one of the ',
+    V9.replace("[v9]", "[v9, V9]") + "shapes: [2x2x1]}": 'x.yaml: $[0].spellings: "V9" must be lower-case letters',
     "- {kind: model, name: a, of: nvidia-gpu}\n- {kind: model, name: a, of: amd-gpu}": "x.yaml: $[1].name: a is there "
     "already, at x.yaml: $[0]",
     "name: x": "x.yaml: $: found a mapping; valid: a list",

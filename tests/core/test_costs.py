@@ -19,9 +19,8 @@ from msgspec import inspect
 
 from tests.support.case import NAMESPACE, decided, plain, review
 from webhook import load
-from webhook.core import limits
+from webhook.core import annotations, limits
 from webhook.core.admission import admit
-from webhook.core.annotations import KEYS
 from webhook.core.kinds.kind import Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.site import Site
@@ -344,7 +343,7 @@ def test_our_own_words(value: str) -> None:
     """Each of our annotations with a long value, and a limit of ours with a long name and a long amount."""
     wrong: list[str] = []
     pod = basis(WORKLOADS["", "Pod"], TYPES[0])
-    for key in KEYS:
+    for key in annotations.KEYS:
         objects = [plain(pod) for _ in range(2)]
         for obj, size in zip(objects, (20_000, 20_000 * TIMES), strict=True):
             obj["metadata"]["annotations"][key] = VALUES[value](size)
@@ -361,6 +360,56 @@ def test_our_own_words(value: str) -> None:
 
 def text(value: str | Callable[[int], str], size: int) -> str:
     return value if isinstance(value, str) else value(size)
+
+
+LISTED = {annotations.CONTAINER: "main", annotations.PLACEMENT: "spot"}
+"""What our lists may name here."""
+
+
+def listing(key: str, size: int) -> str:
+    """A list that is read to its end; names have blanks behind them, so that copies cost more than splitting does."""
+    return ",".join([LISTED.get(key, "x").ljust(60)] * (size // 61))
+
+
+def lists_of_templates(workload: Kind[Any]) -> list[Part]:
+    """The parts of a kind whose every item is, or has, a pod template."""
+    places = {path[:step] for path in templates(workload) for step, name in enumerate(path) if name in (0, "key")}
+    return [part for part in parts(workload.view) if part.path in places and not is_twin(part)]
+
+
+TEMPLATED = [workload for workload in VIEWS.values() if workload.kind not in NESTED and lists_of_templates(workload)]
+
+
+@pytest.mark.parametrize("workload", named(TEMPLATED))
+def test_our_own_words_above_many_templates(workload: Kind[Any]) -> None:
+    """Each template hears the object's words, reads them for itself and gets a copy.
+
+    The product is in proportion to what comes out, which has a bound: both objects are beyond it.
+    """
+    wrong: list[str] = []
+    for group in lists_of_templates(workload):
+        objects = [enlarged(basis(workload, TYPES[0]), group, size) for size in (100, 100 * TIMES)]
+        for key in annotations.KEYS[:-1]:  # nobody reads the last one
+            small, large = map(plain, objects)
+            small["metadata"]["annotations"][key] = listing(key, 32_000)
+            large["metadata"]["annotations"][key] = listing(key, 32_000 * TIMES)
+            wrong += tried(workload, small, large, f"{key} x {group.name}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("workload", named(TEMPLATED))
+def test_metadata_above_many_templates(workload: Kind[Any]) -> None:
+    """Each template hears the object's own metadata, however much there is of it.
+
+    It asks for nothing, so that many templates cost little, and what is looked through for each of them costs most.
+    """
+    wrong: list[str] = []
+    for group, part in itertools.product(lists_of_templates(workload), parts(workload.view)):
+        if part.repeated and part.path[0] == "metadata":
+            obj = basis(workload, "none")
+            small, large = (enlarged(enlarged(obj, part, 2_000 * n), group, 125 * n) for n in (1, TIMES))
+            wrong += tried(workload, small, large, f"{part.name} x {group.name}")
+    assert wrong == []
 
 
 @pytest.mark.soak

@@ -1,14 +1,13 @@
 """What is said to people: every denial has a case and a place in the documents, and cannot be misused."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.support.case import all_cases
+from tests.support.checkout import ROOT
 from webhook.core.messages import DENIALS, FORBIDDEN, LONGEST_WARNING, WARNINGS, Denied, Warn
 
-ROOT = Path(__file__).parents[2]
 FIELDS = re.compile(r"\{(\w+)\}")
 
 

@@ -116,7 +116,7 @@ ERRORS = {
     "schedulers: {defaults: [{scheduler: kai}]}": 'site.yaml: $.schedulers.defaults: scheduler "kai" is not allowed; '
     "valid: default-scheduler, volcano",
     "schedulers: {defaults: [{scheduler: default-scheduler, queue: q}]}": "site.yaml: $.schedulers.defaults: "
-    'queue "q" needs a scheduler that has queues (volcano, kai-scheduler, yunikorn, koord-scheduler), not '
+    'queue "q" needs a scheduler with queues (volcano, kai-scheduler, yunikorn, koord-scheduler), not '
     "default-scheduler",
     "schedulers: {queues: {lab: {}}}": "site.yaml: $.schedulers.queues.lab.label: "
     "one of label and annotation is needed",
@@ -157,20 +157,20 @@ ERRORS = {
     "hostProfiles: {a: {}, nv: {library: []}}": "site.yaml: $.hostProfiles.nv.library is not a known key; "
     "did you mean libraries?",
     "hostProfiles: {nv: {devices: [/dev/x]}}": "site.yaml: $.hostProfiles.nv.exclusiveNode: true is needed with "
-    "devices: nobody counts them, so a pod takes a whole node",
+    "devices: nothing counts them, so a Pod takes a whole node",
     "hostProfiles: {nv: {optionalDevices: [{path: dev/x}]}}": "site.yaml: $.hostProfiles.nv.optionalDevices[0].path: "
     '"dev/x" is not absolute',
     "hostProfiles: {nv: {devices: [/dev/../etc], exclusiveNode: true}}": "site.yaml: $.hostProfiles.nv.devices: "
     '"/dev/../etc" has "..", which Kubernetes refuses',
     "hostProfiles: {nv: {modes: [host, plugin], devices: [/dev/x], exclusiveNode: true}}": "site.yaml: "
-    "$.hostProfiles.nv.modes: a profile with devices cannot serve mode plugin, where the device plugin gives them",
+    "$.hostProfiles.nv.modes: a profile with devices cannot serve mode plugin, where the device plugin provides them",
     "hostProfiles: {nv: {libraries: [{hostPath: /a/.., mountPath: /b}]}}": "site.yaml: "
     '$.hostProfiles.nv.libraries[0].hostPath: "/a/.." has "..", which Kubernetes refuses',
     "hostProfiles: {nv: {libraries: [{hostPath: /a, mountPath: '/b:c'}]}}": "site.yaml: "
     '$.hostProfiles.nv.libraries[0].mountPath: "/b:c" has a ":", which Kubernetes refuses',
     "hostProfiles: {nv: {libraries: [{hostPath: /a}]}}": "site.yaml: $.hostProfiles.nv.libraries[0] lacks the key "
     "mountPath",
-    "hostProfiles: {nv: {env: {A=B: c}}}": 'site.yaml: $.hostProfiles.nv.env: "A=B" is not the name of a variable',
+    "hostProfiles: {nv: {env: {A=B: c}}}": 'site.yaml: $.hostProfiles.nv.env: "A=B" is not a valid variable name',
     "accelerators: {nvidia.com/gpu: {volumes: [{name: a, mountPath: /b, hostPath: c}]}}": "site.yaml: "
     '$.accelerators.nvidia.com/gpu.volumes[0].hostPath: "c" is not absolute',
     "catalogue: [{kind: gpu}]": 'site.yaml: $.catalogue[0].kind: found "gpu"; '
@@ -205,9 +205,9 @@ ERRORS = {
     "catalogue: [{kind: ambiguous, name: a, choices: [nvidia-l4, b]}]": 'site.yaml: $.catalogue[0].choices: found "b"; '
     "valid: the name of a model",
     "catalogue: [{kind: instance, name: a, of: nvidia-gpu, instanceType: b, count: 0}]": "site.yaml: "
-    "$.catalogue[0].count: this and each of extras are numbers from 1 to 65536",
+    "$.catalogue[0].count: this and each of extras must be numbers from 1 to 65536",
     "catalogue: [{kind: model, name: a, of: nvidia-gpu, most: {gke: 65537}}]": "site.yaml: $.catalogue[0].most: "
-    "devices in one node are numbers from 1 to 65536",
+    "devices in one node must be numbers from 1 to 65536",
     '"a\\nb\\u202e": 1': "site.yaml: $.a?b? is not a known key; valid: accelerators, catalogue, claims, controllers, "
     "detect, eks, exclusivePlacement, gfd, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
 }
@@ -247,7 +247,7 @@ TOO_MUCH = {
     "schedulers: {defaults: [{types: ['" + "a" * 254 + "']}]}": '$.schedulers: defaults[0].types: "aaa',
     "sharedMemory: '" + "9" * 65 + "'": '$.sharedMemory: found "999',
     "placements: {a: {resources: {x/y: '" + "9" * 10_000 + "'}}}": '$.placements.a.resources: x/y: "999',
-    TPU % "coresPerChip: 17, shapes: [2x2x2]": "$.catalogue[0].coresPerChip: this and portsPerChip are numbers",
+    TPU % "coresPerChip: 17, shapes: [2x2x2]": "$.catalogue[0].coresPerChip: this and portsPerChip must be numbers",
     TPU % "coresPerChip: 1, portsPerChip: 1000000000, shapes: [2x2x2]": "$.catalogue[0].coresPerChip: this and ports",
     TPU
     % ("coresPerChip: 1, shapes: [" + "2x2x2," * 257 + "]"): "$.catalogue[0].shapes: found 257 topologies; valid: 1",

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from tests.core import test_site
-from tests.fuzz.manifests import EXAMPLES, Wrong
+from tests.fuzz.manifests import Wrong
 from tests.fuzz.texts import changed, written
 from tests.support import budget
 from tests.support.case import all_cases
+from tests.support.checkout import ROOT
 from webhook import load
 from webhook.core.catalogue.catalogue import Catalogue
 from webhook.core.messages import Denied
@@ -40,7 +41,7 @@ def seeds() -> tuple[str, ...]:
     """The example, the golden cases' configs, and those of the site config's own tests."""
     cases = {path.read_text() for case in all_cases() if (path := case.folder / "config.yaml").exists()}
     tried = (test_site.PROFILE, test_site.LEGACY, *test_site.ERRORS, test_site.CUBES % "defaultsUpTo: 8")
-    return ((EXAMPLES / "site.yaml").read_text(), *sorted(cases), *tried)
+    return ((ROOT / "examples" / "site.yaml").read_text(), *sorted(cases), *tried)
 
 
 def inputs(seed: int, count: int) -> Iterator[str]:

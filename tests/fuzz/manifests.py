@@ -5,7 +5,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jsonpatch
@@ -14,6 +13,7 @@ import msgspec
 from tests.fuzz.texts import changed, written
 from tests.support import budget, mutants
 from tests.support.case import NAMESPACE, all_cases, site
+from tests.support.checkout import ROOT
 from webhook.command import reasons
 from webhook.core.admission import view
 from webhook.core.kinds.kind import Context
@@ -23,8 +23,6 @@ from webhook.core.site import Site
 from webhook.errors import BadManifest
 from webhook.manifest import inject
 from webhook.manifest.inject import LAYOUT_LOST, Result
-
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 class Seed(NamedTuple):
@@ -42,7 +40,7 @@ class Wrong(Exception):
 def seeds() -> tuple[Seed, ...]:
     """The golden cases' inputs with their configs, and the examples."""
     cases = [Seed((case.folder / "input.yaml").read_text(), case.site) for case in all_cases()]
-    return (*cases, *(Seed(path.read_text(), site(None)) for path in sorted(EXAMPLES.glob("*.yaml"))))
+    return (*cases, *(Seed(path.read_text(), site(None)) for path in sorted((ROOT / "examples").glob("*.yaml"))))
 
 
 def inputs(seed: int, count: int) -> Iterator[Seed]:

@@ -24,9 +24,9 @@ import pytest
 
 from tests.cluster.binaries import cache
 from tests.cluster.process import answers, free_port
+from tests.support.checkout import ROOT
 from webhook import __version__
 
-ROOT = Path(__file__).parents[2]
 SUITE = "bookworm"
 PACKAGES = "python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev,ca-certificates"
 NAME = "accel-injector:test"
@@ -143,7 +143,7 @@ def test_contents(container: Container) -> None:
     packages = container.run("sh", "-c", "ls /opt/accel/lib/python3*/site-packages").split()
     assert {"webhook", "certs", "kubernetes"} <= set(packages)
     assert not {"pip", "setuptools", "pytest", "mypy", "tests"} & set(packages)
-    core = container.run("/opt/accel/bin/python", "-c", "import webhook.patch; print(webhook.patch.__file__)")
+    core = container.run("/opt/accel/bin/python", "-c", "from webhook.core import patch; print(patch.__file__)")
     assert core.endswith(".so"), "the core is not compiled"
     assert container.run("find", "/opt/accel", "-writable", "-not", "-type", "l") == ""
 

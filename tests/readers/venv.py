@@ -1,4 +1,4 @@
-"""An environment with JAX and Ray, of their own lock (requirements-readers.in), cached like the Go programs.
+"""Environments with the libraries, each of a lock of its own, cached like the Go programs.
 
 found = ask("jax_cluster", [{"environment": {...}, "names": {...}}])     # one conclusion for each
 """
@@ -18,21 +18,22 @@ import pytest
 from tests.cluster import binaries
 
 ROOT = Path(__file__).parents[2]
-LOCK = ROOT / "requirements-readers.lock"
+READERS, LIBTPU = "readers", "libtpu"
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
 MISSING = "No matching distribution found"
 
 
 @functools.cache
-def python() -> Path:
-    """The environment's Python, installed once; skips where there are no wheels for this machine."""
-    folder = binaries.cache() / f"readers-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]}"
+def python(name: str = READERS) -> Path:
+    """The Python of requirements-NAME.lock, installed once; skips where there are no wheels for this machine."""
+    lock = ROOT / f"requirements-{name}.lock"
+    folder = binaries.cache() / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
     with binaries.lock(folder.with_suffix(".lock")):
         if not (folder / "installed").exists():
-            binaries.say(f"installing JAX and Ray into {folder}, about a minute")
+            binaries.say(f"installing what {lock.name} names into {folder}, about a minute")
             shutil.rmtree(folder, ignore_errors=True)
             run(sys.executable, "-m", "venv", str(folder))
-            run(str(folder / "bin" / "python"), *PIP, "--only-binary", ":all:", "--require-hashes", "-r", str(LOCK))
+            run(str(folder / "bin" / "python"), *PIP, "--only-binary", ":all:", "--require-hashes", "-r", str(lock))
             (folder / "installed").touch()
     return folder / "bin" / "python"
 
@@ -46,10 +47,10 @@ def run(*command: str) -> None:
         raise binaries.BuildError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
 
 
-def ask(program: str, question: Any, seconds: float = 120) -> Any:
-    """What the program of that name answers."""
+def ask(program: str, question: Any, seconds: float = 120, name: str = READERS) -> Any:
+    """What the program answers in the environment of that name."""
     done = subprocess.run(
-        [str(python()), str(Path(__file__).with_name(f"{program}.py"))],
+        [str(python(name)), str(Path(__file__).with_name(f"{program}.py"))],
         input=json.dumps(question),
         env={"PATH": os.environ["PATH"], "JAX_PLATFORMS": "cpu"},
         capture_output=True,

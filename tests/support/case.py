@@ -5,7 +5,8 @@ expected.yaml   the whole object after injection, or
 denied.txt      the message that kubectl would show
 warnings.txt    one per line, where there are any
 config.yaml     the site config, where it is not the default
-old.yaml        the stored object; then the case is an UPDATE, and expected.yaml what is stored after it
+old.yaml        the stored object; then the case is an UPDATE, and expected.yaml what is stored after it. It is what
+                injection makes of some case's input; else its first line is `# Otherwise: ` and how it came about
 """
 
 import base64
@@ -25,6 +26,7 @@ from webhook.core.site import Site
 FOLDER = Path(__file__).parents[1] / "cases"
 NAMESPACE = "team-a"
 WHY = "# Why: "
+OTHERWISE = "# Otherwise: "
 
 
 class Outcome(NamedTuple):
@@ -49,8 +51,7 @@ class Case(NamedTuple):
     @property
     def why(self) -> str:
         """The sentence on the first line of the input; "" where there is none."""
-        first = (self.folder / "input.yaml").read_text().partition("\n")[0]
-        return first.removeprefix(WHY) if first.startswith(WHY) else ""
+        return _said(self.folder / "input.yaml", WHY)
 
     @property
     def object(self) -> Any:
@@ -60,6 +61,11 @@ class Case(NamedTuple):
     def old(self) -> Any:
         path = self.folder / "old.yaml"
         return read(path) if path.exists() else None
+
+    @property
+    def otherwise(self) -> str:
+        """How the stored object came about, where injection does not make it; else ""."""
+        return _said(self.folder / "old.yaml", OTHERWISE)
 
     @property
     def site(self) -> Site:
@@ -107,6 +113,12 @@ class _Loader(yaml.CSafeLoader):
 
 def _text(path: Path) -> str:
     return path.read_text().rstrip("\n") if path.exists() else ""
+
+
+def _said(path: Path, word: str) -> str:
+    """The rest of the first line of a file that begins with the word; else ""."""
+    first = path.read_text().partition("\n")[0]
+    return first.removeprefix(word) if first.startswith(word) else ""
 
 
 def review(obj: Any, old: Any = None, **request: Any) -> bytes:

@@ -4,14 +4,14 @@ import functools
 import json
 import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.cluster import binaries
+from tests.support.checkout import ROOT
 
-CHART = Path(__file__).parents[2] / "charts" / "accel-injector"
+CHART = ROOT / "charts" / "accel-injector"
 NAME, NAMESPACE = "accel-injector", "accel-system"
 MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule")
 

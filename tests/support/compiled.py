@@ -15,7 +15,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.checkout import ROOT
+
 PLACE = ROOT / "build" / "compiled"
 COPIED = ("webhook", "certs")
 LINKED = (

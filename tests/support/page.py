@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests.support.checkout import ROOT
+
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from certs import authority, directory
+from tests.support.checkout import ACCEL, ROOT
 from webhook.server.replica import Addresses
 
 CA = authority.new_ca(datetime.now(UTC))
-ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import sys
@@ -118,6 +118,6 @@ def accel_serve(folder: Path) -> Iterator[tuple[Addresses, int]]:
     issue(folder)
     flags = ["--host=127.0.0.1", "--port=0", "--metrics-port=0", "--lame-duck=0"]
     flags += [f"--cert-file={folder / 'tls.crt'}", f"--key-file={folder / 'tls.key'}"]
-    with Process(str(Path(sys.executable).with_name("accel")), "serve", *flags) as running:
+    with Process(ACCEL, "serve", *flags) as running:
         yield running.at(), running.pid
         assert not running.ended, running.lines

@@ -1,4 +1,4 @@
-"""Which templates of an object ask for an accelerator, and whether they have it. Pure."""
+"""Which templates of an object ask for an accelerator, and whether they were injected. Pure."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ ENDED = ("Succeeded", "Failed")
 
 
 def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[Asked]:
-    """The templates of a stored object (JSON) that ask; none where it ended, or is another's to inject."""
+    """The templates of a stored object (JSON) that ask; none if it has ended, or is injected through another object."""
     raw = msgspec.json.encode(_as_it_came(value))
     metadata = value.get("metadata") or {}
     if PREFIX.encode() not in raw or metadata.get("deletionTimestamp") or _ended(value):
@@ -82,7 +82,7 @@ def _differs(target: Target) -> str:
 
 
 def _as_it_came(value: dict[str, Any]) -> dict[str, Any]:
-    """Without the node that the scheduler chose: a Pod that came with one is left alone, these did not."""
+    """Without the node that the scheduler chose: only Pods created with one are left alone."""
     spec = value.get("spec") or {}
     if "nodeName" not in spec:
         return value
@@ -96,4 +96,4 @@ def _ended(value: dict[str, Any]) -> bool:
 
 
 DONE = ("Complete", "Completed", "Failed")
-"""Conditions of a Job and of a JobSet that ended."""
+"""Conditions of a Job and of a JobSet that has ended."""

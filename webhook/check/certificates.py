@@ -1,7 +1,7 @@
-"""Certificates: does caBundle accept what is served, and until when. Pure.
+"""Certificates: does caBundle match the serving certificate, and until when. Pure.
 
-The serving certificate of self-managed replicas is in their memory alone, so there the authority that signs it is
-looked at; whether the API server accepts it is what the dry run says.
+The serving certificate of self-managed replicas is only in their memory, so the CA that signs it is checked instead;
+the dry run shows whether the API server accepts it.
 """
 
 import base64
@@ -16,9 +16,9 @@ from webhook.check.facts import Configuration, DryRun, Entry, Facts, Trust, Unre
 from webhook.check.finding import Finding, failed, ok, pointless, skipped, warning
 
 SOON = timedelta(days=14)
-"""A certificate that people renew should have longer than this."""
+"""A manually renewed certificate should be valid for longer than this."""
 RENEWED_BY = 4
-"""What renews by itself does so with a third of the life left: with less than a fourth, it did not."""
+"""Automatic renewal happens with a third of the lifetime left: with less than a quarter, it has failed."""
 CERT_MANAGER = "cert-manager.io/inject-ca-from"
 
 
@@ -31,25 +31,25 @@ def ca_bundle(facts: Facts) -> Finding:
         return pointless(ABSENT)
     empty = [entry.name for entry in found.webhooks if not _bundle(entry)]
     if empty:
-        message = f"{len(empty)} of {len(found.webhooks)} entries have no caBundle that can be read"
+        message = f"{len(empty)} of {len(found.webhooks)} entries have no readable caBundle"
         return failed(message, _refill(facts), *_some(empty, found.webhooks))
     refused = facts.dry_run.uncalled if isinstance(facts.dry_run, DryRun) else ""
     if "x509" in refused or "tls:" in refused:
         return failed("the API server does not accept the serving certificate", _refill(facts), refused)
     if trust is None:
-        return failed("the Secret with the certificates is not there", _refill(facts))
+        return failed("the Secret with the certificates is missing", _refill(facts))
     if isinstance(trust, Unread):
         return skipped(trust)
     return _accepted(facts, trust, found.webhooks)
 
 
 def expiry(facts: Facts) -> Finding:
-    """Nothing that callers check ends soon."""
+    """No certificate that callers verify expires soon."""
     found, trust = facts.configuration, facts.trust
     entries = (found.webhooks or []) if isinstance(found, Configuration) else []
     ends = [*_of_secret(facts, trust), *_of_entries(facts, entries)]
     if not ends:
-        return skipped(trust) if isinstance(trust, Unread) else pointless("there is no certificate to look at")
+        return skipped(trust) if isinstance(trust, Unread) else pointless("there is no certificate to check")
     lines, worst = [], ok("")
     for certificate, what, renewed in ends:
         left = authority.not_after(certificate) - facts.now
@@ -58,7 +58,7 @@ def expiry(facts: Facts) -> Finding:
         if left <= timedelta(0):
             worst = failed("a certificate has expired", _refill(facts))
         elif left < _margin(certificate, renewed) and worst.status == "ok":
-            worst = warning("a certificate ends soon and was not renewed", _refill(facts))
+            worst = warning("a certificate expires soon and was not renewed", _refill(facts))
     if worst.status == "ok":
         return ok("; ".join(lines))
     return Finding(worst.status, worst.message, worst.fix, tuple(lines))
@@ -66,9 +66,9 @@ def expiry(facts: Facts) -> Finding:
 
 def _accepted(facts: Facts, trust: Trust, entries: list[Entry]) -> Finding:
     wrong = [entry.name for entry in entries if not _accepts(entry, trust, facts)]
-    what = f"the certificate in Secret {trust.secret}" if trust.leaf else f"the authority in Secret {trust.secret}"
+    what = f"the certificate in Secret {trust.secret}" if trust.leaf else f"the CA in Secret {trust.secret}"
     if not trust.leaf and not trust.signing:
-        return failed(f"Secret {trust.secret} holds no certificate that can be read", _refill(facts))
+        return failed(f"Secret {trust.secret} contains no readable certificate", _refill(facts))
     if wrong:
         message = f"{len(wrong)} of {len(entries)} entries do not trust {what}"
         return failed(message, _refill(facts), *_some(wrong, entries))
@@ -76,12 +76,12 @@ def _accepted(facts: Facts, trust: Trust, entries: list[Entry]) -> Finding:
 
 
 def _some(names: list[str], entries: list[Entry]) -> list[str]:
-    """Names, unless it is simply all of them."""
+    """Names, unless it is all of them."""
     return names if len(names) < len(entries) else []
 
 
 def _accepts(entry: Entry, trust: Trust, facts: Facts) -> bool:
-    """Trust alone: a leaf that has ended is `expiry`'s to tell."""
+    """Trust only: an expired leaf is reported by `expiry`."""
     bundle = _bundle(entry)
     if not trust.leaf:
         return set(authority.split(trust.signing)) <= set(_split(entry))
@@ -94,23 +94,23 @@ def _accepts(entry: Entry, trust: Trust, facts: Facts) -> bool:
 
 
 Dated = tuple[bytes, str, bool]
-"""A certificate, what it is, and whether somebody renews it without being asked."""
+"""A certificate, what it is, and whether it is renewed automatically."""
 
 
 def _of_secret(facts: Facts, trust: Trust | Unread | None) -> Iterator[Dated]:
     if not isinstance(trust, Trust):
         return
     if trust.signing:
-        yield trust.signing, "authority", True
+        yield trust.signing, "CA", True
     if trust.leaf and _readable(trust.leaf):
         yield trust.leaf, "serving certificate", _by_cert_manager(facts)
 
 
 def _of_entries(facts: Facts, entries: list[Entry]) -> Iterator[Dated]:
-    """The authority that lasts longest: predecessors may end beside it."""
+    """The CA that is valid longest: predecessors in the same bundle may expire."""
     bundled = [ca for entry in entries[:1] for ca in _split(entry)]
     if bundled and not (isinstance(facts.trust, Trust) and facts.trust.signing):
-        yield max(bundled, key=authority.not_after), "authority in caBundle", _by_cert_manager(facts)
+        yield max(bundled, key=authority.not_after), "CA in caBundle", _by_cert_manager(facts)
 
 
 def _margin(certificate: bytes, renewed: bool) -> timedelta:
@@ -119,7 +119,7 @@ def _margin(certificate: bytes, renewed: bool) -> timedelta:
 
 
 def _refill(facts: Facts) -> str:
-    """Who writes certificates and caBundle, and how to see what keeps him from it."""
+    """What writes certificates and caBundle, and how to find out why it does not."""
     release, deployment = facts.release, facts.deployment
     mounted = deployment.secret if deployment is not None and not isinstance(deployment, Unread) else ""
     if not mounted:
@@ -138,7 +138,7 @@ def _by_cert_manager(facts: Facts) -> bool:
 
 
 def _bundle(entry: Entry) -> bytes:
-    """The PEM text; empty where it cannot be read."""
+    """The PEM text; empty if it cannot be read."""
     try:
         pem = base64.b64decode(entry.clientConfig.caBundle or "", validate=True)
         authority.split(pem)

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are read. Pure. A new check is one function and one line here."""
+"""All checks, in the order in which they are shown. Pure. A new check is one function and one line here."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from webhook.check.finding import Finding
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A check's name in the output, which does not change, and what it does."""
+    """A check's name in the output, which is stable, and its function."""
 
     name: str
     judge: Callable[[Facts], Finding]
@@ -48,6 +48,6 @@ Judged = tuple[tuple[str, Finding], ...]
 
 
 def judge(facts: Facts) -> Judged:
-    """Every check's finding, by name; only the first where no version came: nothing else was read then."""
+    """Every check's finding, by name; only the first if there is no version: then nothing else was read."""
     checks = CHECKS if isinstance(facts.version, str) else CHECKS[:1]
     return tuple((check.name, check.judge(facts)) for check in checks)

@@ -1,7 +1,7 @@
-"""Reads a cluster and makes `Facts`. The only module here that does I/O; judges nothing.
+"""Reads a cluster and builds `Facts`. The only module here that does I/O; judges nothing.
 
-Bounded: every call has the client's own time limit, lists have a number of pages, and once `SECONDS` are over no
-further call is made. What cannot be read becomes an `Unread` and costs only the checks that need it.
+Bounded: every call has the client's own timeout, lists have a maximum number of pages, and after `SECONDS` no
+further call is made. What cannot be read becomes an `Unread` and only affects the checks that need it.
 """
 
 import base64
@@ -46,12 +46,12 @@ from webhook.errors import BadConfig
 NAME, NAMESPACE = "accel-injector", "accel-system"
 """The release where no webhook configuration tells of one."""
 SECONDS = 20.0
-"""After this no call is begun; the last one takes its own time limit at most."""
+"""After this no call is started; the last one takes at most its own timeout."""
 AT_ONCE = 4
 PAGE = 500
 PAGES = 2
 NODE_PAGES = 10
-MOST_NAMESPACES = 25
+MAX_NAMESPACES = 25
 """Labelled namespaces whose objects are read."""
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -62,19 +62,19 @@ KINDS = (
     ("batch.volcano.sh", "Job"),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
 )
-"""The kinds whose stored objects are read: what is made of the others are Pods and Jobs."""
+"""The kinds whose stored objects are read: the others become Pods and Jobs."""
 
 LONGEST_ANSWER = 600
-"""Characters of an error that are repeated."""
+"""Characters of an error that are shown."""
 
 PROBE_TYPE = "tpu-v4-8"
-"""Asked for in the dry run: one host, and in the catalogue of every platform."""
+"""The type of the dry run: one host, and in the catalogue of every platform."""
 
 T = TypeVar("T")
 
 
 class Cluster:
-    """One look at one cluster."""
+    """Reads one cluster once."""
 
     def __init__(self, way: Api, name: str = "", namespace: str = "") -> None:
         self._api = way
@@ -83,7 +83,7 @@ class Cluster:
         self._until = time.monotonic() + SECONDS
 
     def facts(self) -> Facts:
-        """Everything that can be read with these rights; only the version where nobody answers."""
+        """Everything that can be read with these permissions; only the version if the API server does not respond."""
         version = self._version()
         if isinstance(version, Unread):
             return Facts(release=self._release, now=api.now(), version=version)
@@ -95,7 +95,7 @@ class Cluster:
             return msgspec.structs.replace(self._all(pool, version, found), releases=releases)
 
     def _all(self, pool: ThreadPoolExecutor, version: str, found: tuple[Configuration, ...] | Unread) -> Facts:
-        """The installation first, then what its namespaces hold, while the nodes are listed."""
+        """The installation first, then the contents of its namespaces, while the nodes are listed."""
         nodes = pool.submit(self._nodes)
         namespaces = pool.submit(self._several, "/api/v1/namespaces", Namespace, {"labelSelector": OPT_IN})
         facts = msgspec.structs.replace(
@@ -109,7 +109,7 @@ class Cluster:
         )
 
     def _installation(self, pool: ThreadPoolExecutor, version: str) -> Facts:
-        """What the chart made."""
+        """What the chart created."""
         name, within = self._release.fullname, f"namespaces/{self._release.namespace}"
         of_service = {"labelSelector": f"kubernetes.io/service-name={name}"}
         configuration = pool.submit(self._one, f"{ADMISSION}/{name}", Configuration)
@@ -139,9 +139,9 @@ class Cluster:
         return found if isinstance(found, Unread) else str(found.get("gitVersion", ""))
 
     def _call(self, needs: str, ask: Callable[[], T]) -> T | Unread:
-        """The answer, or why there is none."""
+        """The response, or why there is none."""
         if time.monotonic() > self._until:
-            return Unread(needs, 0, f"not asked: the answers before took more than {SECONDS:.0f} s")
+            return Unread(needs, 0, f"not read: earlier calls took more than {SECONDS:.0f} s")
         try:
             return ask()
         except ApiError as error:
@@ -165,7 +165,7 @@ class Cluster:
     def _pages(
         self, path: str, form: type[T], most: int, query: dict[str, str] | None = None
     ) -> tuple[tuple[T, ...], bool] | Unread:
-        """The items of a list, and whether those are all."""
+        """The items of a list, and whether the list is complete."""
         items: list[T] = []
         following = ""
         for _ in range(most):
@@ -181,19 +181,19 @@ class Cluster:
         return tuple(items), False
 
     def _page(self, path: str, form: type[T], query: dict[str, str]) -> tuple[list[T], str]:
-        """One page, and where the next one begins. Raises ApiError."""
+        """One page, and the continue token of the next. Raises ApiError."""
         page = self._api.get(f"{path}?{urlencode(query)}")
         following = str((page.get("metadata") or {}).get("continue") or "")
         return [_as(item, form) for item in page.get("items") or []], following
 
-    # --- what takes more than one ----------------------------------------------------------------------------------
+    # --- several calls ---------------------------------------------------------------------------------------------
 
     def _nodes(self) -> Nodes | Unread:
         found = self._pages("/api/v1/nodes", Node, NODE_PAGES)
         return found if isinstance(found, Unread) else Nodes(*found)
 
     def _trust(self, deployment: Deployment | Unread | None) -> Trust | Unread | None:
-        """The certificates of the Secret that the Deployment mounts, or of the one that its replicas share."""
+        """The certificates in the Secret that the Deployment mounts, or in the one that its replicas share."""
         mounted = deployment.secret if isinstance(deployment, Deployment) else ""
         name = mounted or f"{self._release.fullname}-ca"
         secret = self._one(f"/api/v1/namespaces/{self._release.namespace}/secrets/{name}", dict[str, Any])
@@ -207,17 +207,17 @@ class Cluster:
         return Trust(name, signing=pair.certificate if pair else b"")
 
     def _asking(self, pool: ThreadPoolExecutor, facts: Facts, site: Site) -> Asking:
-        """What asks, in labelled namespaces."""
+        """What asks for an accelerator, in labelled namespaces."""
         names = [namespace.name for namespace in facts.labelled]
         places = [
             (workload, f"{path}/namespaces/{quote(name)}/{workload.plural}")
             for workload, path in self._served()
-            for name in names[:MOST_NAMESPACES]
+            for name in names[:MAX_NAMESPACES]
         ]
         answers = list(pool.map(lambda place: self._pages(place[1], Object, PAGES), places))
         found: list[Asked] = []
         unread: dict[str, Unread] = {}
-        left_out = [f"{len(names) - MOST_NAMESPACES} more namespaces"] if len(names) > MOST_NAMESPACES else []
+        left_out = [f"{len(names) - MAX_NAMESPACES} more namespaces"] if len(names) > MAX_NAMESPACES else []
         for (workload, path), answer in zip(places, answers, strict=True):
             if isinstance(answer, Unread):
                 unread.setdefault(answer.needs, answer)
@@ -235,7 +235,7 @@ class Cluster:
                 yield workload, path
 
     def _dry_run(self, facts: Facts) -> DryRun | Unread | None:
-        """A Pod that asks, in the first labelled namespace. None without one."""
+        """A Pod that asks for an accelerator, in the first labelled namespace. None without one."""
         if not facts.labelled:
             return None
         namespace = facts.labelled[0].name
@@ -257,7 +257,7 @@ VERSIONS = {
 
 
 def probe() -> Object:
-    """A Pod that asks for an accelerator and that PodSecurity's `restricted` and a quota let pass."""
+    """A Pod that asks for an accelerator and is allowed by PodSecurity `restricted` and by quotas."""
     resources = {"cpu": "10m", "memory": "16Mi"}
     container = {
         "name": "main",
@@ -289,7 +289,7 @@ def _came_back(namespace: str, pod: Object) -> DryRun:
 
 
 def _message(answer: Unread) -> str:
-    """The API server's own words, without what we asked and the name of the status."""
+    """The API server's own message, without our request and the name of the status."""
     return answer.why.partition(f": {answer.status} ")[2].partition(": ")[2] or answer.why
 
 
@@ -305,7 +305,7 @@ def _site(settings: dict[str, Any] | Unread | None) -> tuple[Site | Unread | Non
 
 
 def _from(following: str) -> dict[str, str]:
-    """The query of a page: the first one, or what follows."""
+    """The query of a page: the first, or the next."""
     return {"limit": str(PAGE), **({"continue": following} if following else {})}
 
 
@@ -314,15 +314,15 @@ def _without(found: tuple[Configuration, ...] | Unread, name: str) -> tuple[Conf
 
 
 def _as(value: Any, form: type[T]) -> T:
-    """A typed view of an object; an answer of another shape is the API server's fault and says so."""
+    """A typed view of an object; a response of an unexpected shape is an error of the API server."""
     try:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
-        raise ApiError(0, f"an answer of an unexpected shape: {error}") from None
+        raise ApiError(0, f"a response of an unexpected shape: {error}") from None
 
 
 def _needs(verb: str, path: str) -> str:
-    """The right that a request needs, as people grant it: `list on pods in team-a`."""
+    """The permission that a request needs, as in RBAC: `list on pods in team-a`."""
     return f"{verb} on {_what(path)}"
 
 

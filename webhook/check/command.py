@@ -19,12 +19,14 @@ def check(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the release; else found.")] = "",
     release: Annotated[str, typer.Option("--release", help="Name of the Helm release; else found.")] = "",
     kubeconfig: Annotated[
-        str, typer.Option("--kubeconfig", help="Kubeconfig file; else KUBECONFIG or ~/.kube/config.")
+        str, typer.Option("--kubeconfig", help="Kubeconfig file; default: KUBECONFIG or ~/.kube/config.")
     ] = "",
-    context: Annotated[str, typer.Option("--context", help="Context of the kubeconfig; else its current one.")] = "",
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to print.")] = "table",
+    context: Annotated[
+        str, typer.Option("--context", help="Context of the kubeconfig; default: its current one.")
+    ] = "",
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
-    """Look at a cluster with your own rights and say what is wrong and what to do; exit code 1 where a check failed."""
+    """Check a cluster with your own permissions: what is wrong, and what to do. Exit code 1 if a check failed."""
     facts = _facts(release, namespace, kubeconfig, context)
     judged = judge(facts)
     if output == "json":

@@ -1,7 +1,7 @@
-"""The webhook configuration: is it there, is it as the chart makes it, who changed it. Pure.
+"""The webhook configuration: does it exist, is it as the chart renders it, who changed it. Pure.
 
-What the chart makes is known by what every entry of it must be, not by comparing with a rendering, which would need
-the values and the rights of whoever installed it. Who changed a field is the API server's own record, managedFields.
+It is checked by what every entry must have, not against a rendering, which would need the values and the permissions
+of whoever installed it. Who changed a field comes from the API server's own record, managedFields.
 """
 
 import json
@@ -15,9 +15,9 @@ from webhook.core.kinds.kind import Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.site import Site
 
-ABSENT = "the webhook configuration is not there"
+ABSENT = "the webhook configuration is missing"
 IGNORING = (".reapply.accel.io", "detect.accel.io")
-"""Entries for objects that did not ask, or that stand already: they never refuse anything."""
+"""Entries for stored objects, or objects without annotations: they never refuse anything."""
 
 
 def present(facts: Facts) -> Finding:
@@ -29,16 +29,16 @@ def present(facts: Facts) -> Finding:
         return _absent(facts)
     problems = tuple(_problems(found, facts))
     if problems:
-        message = f"MutatingWebhookConfiguration {release.fullname} is not as the chart makes it"
+        message = f"MutatingWebhookConfiguration {release.fullname} is not as the chart renders it"
         return failed(message, _restore(release), *problems)
     entries = found.webhooks or []
     policy = next((e.failurePolicy for e in entries if not e.name.endswith(IGNORING)), "")
     more = [f"another release: {r.name} in {r.namespace}" for r in facts.releases if r != release]
-    return ok(f"{len(entries)} entries, failurePolicy {policy} for objects that ask{_meaning(policy)}", *more)
+    return ok(f"{len(entries)} entries, failurePolicy {policy} for annotated objects{_meaning(policy)}", *more)
 
 
 def edits(facts: Facts) -> Finding:
-    """Fields of the configuration that another than its installer wrote last."""
+    """Fields of the configuration that were last written by somebody other than its installer."""
     found = facts.configuration
     if isinstance(found, Unread):
         return skipped(found)
@@ -46,8 +46,8 @@ def edits(facts: Facts) -> Finding:
         return pointless(ABSENT)
     written = tuple(_foreign(found))
     if written:
-        fix = f"If nobody meant it: {_restore(facts.release)}"
-        return warning("fields were written by another than the installer", fix, *written)
+        fix = f"If that was not intended: {_restore(facts.release)}"
+        return warning("fields were written by somebody other than the installer", fix, *written)
     return ok("no field was changed since it was installed")
 
 
@@ -60,7 +60,7 @@ def _absent(facts: Facts) -> Finding:
         return failed(message, f"Install the chart: helm upgrade --install {release.name} -n {release.namespace} CHART")
     name = (ours[0].metadata.labels or {}).get("app.kubernetes.io/instance", ours[0].metadata.name)
     space = next((e.clientConfig.service.namespace for e in ours[0].webhooks or () if e.clientConfig.service), "")
-    return failed(message, f"Another release is there: accel check --release {name} --namespace {space}")
+    return failed(message, f"Another release exists: accel check --release {name} --namespace {space}")
 
 
 def _restore(release: Release) -> str:
@@ -68,7 +68,7 @@ def _restore(release: Release) -> str:
 
 
 def _meaning(policy: str) -> str:
-    return "" if policy == "Fail" else ": without an answer they are created without their accelerator"
+    return "" if policy == "Fail" else ": while no replica answers, they are created without their accelerator"
 
 
 def _problems(configuration: Configuration, facts: Facts) -> Iterator[str]:
@@ -112,31 +112,31 @@ def _entry(entry: Entry, release: Release) -> Iterator[str]:
     elif service.path != "/mutate":
         yield f"calls the path {service.path}, not /mutate"
     if entry.name.endswith(IGNORING) and entry.failurePolicy != "Ignore":
-        yield f"failurePolicy {entry.failurePolicy} refuses objects that did not ask; it must be Ignore"
+        yield f"failurePolicy {entry.failurePolicy} refuses objects without annotations; it must be Ignore"
     if not entry.matchConditions:
-        yield "no matchConditions: objects that did not ask are sent too"
+        yield "no matchConditions: objects without annotations are sent too"
     if entry.reinvocationPolicy != "IfNeeded":
-        yield f"reinvocationPolicy {entry.reinvocationPolicy}: containers added by others later get nothing"
+        yield f"reinvocationPolicy {entry.reinvocationPolicy}: containers that others add later are not injected"
     if entry.matchPolicy != "Equivalent":
         yield f"matchPolicy {entry.matchPolicy}, not Equivalent"
     if entry.sideEffects != "None":
         yield f"sideEffects {entry.sideEffects}, not None"
     if entry.objectSelector and (entry.objectSelector.matchLabels or entry.objectSelector.matchExpressions):
-        yield "an objectSelector leaves objects out"
+        yield "an objectSelector excludes objects"
     yield from _selection(entry, release)
 
 
 def _selection(entry: Entry, release: Release) -> Iterator[str]:
-    """Which namespaces are sent, tried with labels that a namespace would have."""
+    """Which namespaces are selected, tested with the labels that a namespace would have."""
     if entry.sees({NAME_LABEL: "any"}):
-        yield f"namespaceSelector does not need {OPT_IN}={OPTED_IN}"
+        yield f"namespaceSelector does not require {OPT_IN}={OPTED_IN}"
     sent = [name for name in release.never if entry.sees({NAME_LABEL: name, OPT_IN: OPTED_IN})]
     if sent:
         yield f"namespaceSelector does not exclude {', '.join(sent)}"
 
 
 def _foreign(configuration: Configuration) -> Iterator[str]:
-    """`pods.accel.io: failurePolicy, by kubectl-edit`: what the main author of the entries does not own."""
+    """`pods.accel.io: failurePolicy, by kubectl-edit`: fields not owned by the main manager of the entries."""
     owners: dict[tuple[str, str], set[str]] = {}
     for record in configuration.metadata.managedFields or ():
         for place in _places(record.get("fieldsV1")):
@@ -153,7 +153,7 @@ def _foreign(configuration: Configuration) -> Iterator[str]:
 
 
 def _places(fields: Any) -> Iterator[tuple[str, str]]:
-    """(entry, field path) of everything that one writer owns. caBundle is others' on purpose."""
+    """(entry, field path) of everything that one manager owns, except caBundle, which others own on purpose."""
     entries = fields.get("f:webhooks") if isinstance(fields, dict) else None
     for key, owned in (entries or {}).items():
         if key.startswith("k:") and isinstance(owned, dict):

@@ -1,6 +1,6 @@
-"""What `accel check` has read of a cluster: frozen values, made by `cluster`, judged by the checks. Pure.
+"""What `accel check` has read from a cluster: frozen values, built by `cluster`, judged by the checks. Pure.
 
-The views have the API's own field names. Fields that no check looks at are not declared.
+The views have the API's own field names. Fields that no check uses are not declared.
 """
 
 from datetime import datetime
@@ -18,11 +18,11 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 OUR_WEBHOOK = 'webhook "pods.accel.io"'
 """How the API server's messages name the entry that Pods are sent to."""
 NEVER = ("kube-system", "kube-node-lease")
-"""Namespaces that are never injected, beside the release's own."""
+"""Namespaces that are never injected, in addition to the release's own."""
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Which installation is looked at."""
+    """Which installation is checked."""
 
     name: str
     namespace: str
@@ -66,7 +66,7 @@ class Expression(View, frozen=True):
     values: list[str] | None = None
 
     def matches(self, labels: dict[str, str]) -> bool:
-        """As Kubernetes judges a requirement of a label selector."""
+        """As Kubernetes evaluates a requirement of a label selector."""
         here = self.key in labels
         if self.operator == "Exists":
             return here
@@ -106,7 +106,7 @@ class Rule(View, frozen=True):
     operations: list[str] | None = None
 
     def sends(self, group: str, resource: str, operation: str) -> bool:
-        """Whether objects of this resource are sent at this operation."""
+        """Whether objects of this resource are sent for this operation."""
         here = ((self.apiGroups, group), (self.resources, resource), (self.operations, operation))
         return all(value in (found or ()) or "*" in (found or ()) for found, value in here)
 
@@ -132,7 +132,7 @@ class Entry(View, frozen=True):
     matchConditions: list[Condition] | None = None
 
     def sends(self, group: str, resource: str, operation: str) -> bool:
-        """Whether objects of this resource are sent at this operation."""
+        """Whether objects of this resource are sent for this operation."""
         return any(rule.sends(group, resource, operation) for rule in self.rules or ())
 
     def sees(self, labels: dict[str, str]) -> bool:
@@ -183,7 +183,7 @@ class Deployment(View, frozen=True):
 
     @property
     def secret(self) -> str:
-        """The Secret with the serving certificate; empty where the replicas make their own (self-managed)."""
+        """The Secret with the serving certificate; empty if the replicas issue their own (self-managed)."""
         for volume in self.spec.template.spec.volumes or ():
             if volume.name == "tls" and volume.secret is not None:
                 return volume.secret.secretName
@@ -216,7 +216,7 @@ class Endpoint(View, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """The API says to read an unknown state as ready.
+        """By the API's definition, an unknown state counts as ready.
 
         Source: https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#ready
         """
@@ -245,7 +245,7 @@ class Namespace(View, frozen=True):
 
     @property
     def opted_in(self) -> bool:
-        """Whether the label has the one value that means something."""
+        """Whether the label has the one value that has an effect."""
         return self.labels.get(OPT_IN) == OPTED_IN
 
 
@@ -283,10 +283,10 @@ class Nodes(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """What the Secret tells of certificates (PEM). Private keys never get here."""
+    """The Secret's certificates (PEM). Private keys never get here."""
 
     secret: str
-    signing: bytes = b""  # self-managed: the authority that signs
+    signing: bytes = b""  # self-managed: the signing CA
     leaf: bytes = b""  # else: the serving certificate
 
 
@@ -296,11 +296,11 @@ class Asked(msgspec.Struct, frozen=True):
     kind: str
     namespace: str
     name: str
-    hardware: Accelerator | None = None  # None: what it asks for is refused
-    devices: int = 0  # that one Pod needs; 0: none of a resource (host mode)
+    hardware: Accelerator | None = None  # None: its request is refused
+    devices: int = 0  # that one Pod needs; 0: no resource (host mode)
     host: bool = False  # accel.io/mode: host
     injected: bool = False
-    refused: str = ""  # what the webhook would say
+    refused: str = ""  # the webhook's message
     disagrees: str = ""  # what its words mean now, and its fields do not have
 
     @property
@@ -309,11 +309,11 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """All that ask, as far as they were read."""
+    """All templates that ask for an accelerator, as far as they were read."""
 
     items: tuple[Asked, ...] = ()
     unread: tuple[Unread, ...] = ()
-    left_out: tuple[str, ...] = ()  # lists that were longer than we read, for people
+    left_out: tuple[str, ...] = ()  # lists that were read only in part, for people
 
 
 def installed(found: tuple[Configuration, ...], name: str = "", namespace: str = "") -> list[Release]:
@@ -329,28 +329,28 @@ def installed(found: tuple[Configuration, ...], name: str = "", namespace: str =
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """What the API server said of a Pod that asks, created without being stored."""
+    """The API server's response to the dry run of a Pod that asks for an accelerator."""
 
     namespace: str
     type: str
     status: int  # HTTP; 0: no answer
-    message: str = ""  # of a refusal
+    message: str = ""  # if refused
     injected: str = ""  # the annotation that came back
     limits: tuple[tuple[str, str], ...] = ()  # of its container
 
     @property
     def uncalled(self) -> str:
-        """The message where our webhook could not be called; others' webhooks fail too, with their own names."""
+        """The message if our webhook could not be called; other webhooks fail too, with their own names."""
         return self.message if f"failed calling {OUR_WEBHOOK}" in self.message else ""
 
     @property
     def denied(self) -> str:
-        """The message where our webhook was called and refused."""
+        """The message if our webhook was called and refused."""
         return self.message if OUR_WEBHOOK in self.message and not self.uncalled else ""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the checks know. None: there is no such object."""
+    """Everything that the checks know. None: the object does not exist."""
 
     release: Release
     now: datetime
@@ -363,7 +363,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     slices: tuple[EndpointSlice, ...] | Unread = ()
     trust: Trust | Unread | None = None
     site: Site | Unread | None = None
-    site_error: str = ""  # where the config is there and cannot be used
+    site_error: str = ""  # if the config exists but is invalid
     namespaces: tuple[Namespace, ...] | Unread = ()
     nodes: Nodes | Unread = Nodes()
     asking: Asking = Asking()
@@ -380,7 +380,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labelled(self) -> tuple[Namespace, ...]:
-        """The namespaces in which objects are injected; one that is going takes no more of them."""
+        """The namespaces in which objects are injected; a terminating one accepts no new objects."""
         if isinstance(self.namespaces, Unread):
             return ()
         opted_in = (n for n in self.namespaces if n.opted_in and n.status.phase != "Terminating")

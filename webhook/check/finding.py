@@ -1,4 +1,4 @@
-"""What one check says. Pure."""
+"""The result of one check. Pure."""
 
 from typing import Literal
 
@@ -8,12 +8,12 @@ from webhook.check.facts import Unread
 
 Status = Literal["ok", "warning", "failed", "skipped"]
 
-MOST_DETAILS = 10
-"""Lines below a finding; the rest is counted."""
+MAX_DETAILS = 10
+"""Lines below a finding; the rest are counted."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A status, a sentence, and where it is not `ok`, what to do."""
+    """A status, a sentence and, unless it is `ok`, what to do."""
 
     status: Status
     message: str
@@ -22,12 +22,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def ok(message: str, *details: str) -> Finding:
-    """As it should be."""
+    """Everything is as it should be."""
     return Finding("ok", message, "", some(details))
 
 
 def warning(message: str, fix: str, *details: str) -> Finding:
-    """It works, but not as somebody expects, or not for long."""
+    """It works, but not as expected, or not for long."""
     return Finding("warning", message, fix, some(details))
 
 
@@ -37,19 +37,19 @@ def failed(message: str, fix: str, *details: str) -> Finding:
 
 
 def skipped(unread: Unread) -> Finding:
-    """The check could not be made: a right is missing, or an answer."""
+    """The check could not be made: a permission or a response is missing."""
     if unread.status == 403:
-        return Finding("skipped", f"needs {unread.needs}", "Ask for the right, or let somebody check who has it.")
+        return Finding("skipped", f"needs {unread.needs}", "Ask for this permission, or for somebody who has it.")
     return Finding("skipped", f"{unread.needs}: {unread.why}")
 
 
 def pointless(why: str) -> Finding:
-    """Another check says what is wrong first."""
+    """Another check already reports the cause."""
     return Finding("skipped", why)
 
 
 def some(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """At most `MOST_DETAILS` lines."""
-    if len(lines) <= MOST_DETAILS:
+    """At most `MAX_DETAILS` lines."""
+    if len(lines) <= MAX_DETAILS:
         return lines
-    return (*lines[:MOST_DETAILS], f"and {len(lines) - MOST_DETAILS} more")
+    return (*lines[:MAX_DETAILS], f"and {len(lines) - MAX_DETAILS} more")

@@ -9,15 +9,15 @@ REASONS = (
     (("no endpoints", "connection refused", "not found"), "The checks deployment and endpoints say what to do."),
     (
         ("deadline exceeded", "timeout", "no route"),
-        "The control plane does not reach the Pods: open its firewall to the webhook's port (GKE private clusters), "
+        "The control plane cannot reach the Pods: open its firewall to the webhook's port (GKE private clusters), "
         "or set hostNetwork: true (EKS with another network plugin).",
     ),
 )
-"""Words of the API server's message, and whose fault it is."""
+"""Words in the API server's message, and what to do."""
 
 
 def dry_run(facts: Facts) -> Finding:
-    """A Pod that asks comes back with its devices."""
+    """A Pod that asks for an accelerator comes back with its devices."""
     found = facts.dry_run
     if isinstance(found, Unread):
         return skipped(found)
@@ -27,12 +27,12 @@ def dry_run(facts: Facts) -> Finding:
     if found.injected and found.limits:
         return ok(f"{asked} came back with {', '.join(f'{key}: {amount}' for key, amount in found.limits)}")
     if found.status == 201:
-        fix = "Nobody answered and failurePolicy is Ignore, or the entry pods.accel.io is missing or edited."
+        fix = "No replica answered and failurePolicy is Ignore, or the entry pods.accel.io is missing or was edited."
         return failed(f"{asked} came back without devices", fix)
     if found.uncalled:
         return failed(f"the API server cannot call the webhook: {found.message}", _fix(found))
     if found.denied:
-        return warning(f"the webhook answers, and refuses {asked}: {found.message}", "See docs/troubleshooting.md")
+        return warning(f"the webhook answers, but refuses {asked}: {found.message}", "See docs/troubleshooting.md")
     others = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
     fix = f"kubectl -n {found.namespace} get quota,limitrange; kubectl get {others}"
     return warning(f"something else refuses {asked}: {found.message}", fix)

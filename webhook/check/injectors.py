@@ -1,4 +1,4 @@
-"""Who else changes Pods in the labelled namespaces. Pure.
+"""Which other webhooks change Pods in the labelled namespaces. Pure.
 
 Configurations are called in the order of their names; one with reinvocationPolicy Never does not see what comes
 after it. Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#reinvocation-policy
@@ -10,19 +10,19 @@ from webhook.check.facts import Configuration, Entry, Facts, Unread
 from webhook.check.finding import Finding, ok, skipped, warning
 
 HAMI = "vgpu.hami.io"
-HAMI_FIX = "kubectl label namespace NAME hami.io/webhook=ignore, where GPUs are not to be shared"
+HAMI_FIX = "kubectl label namespace NAME hami.io/webhook=ignore, where GPUs must not be shared"
 KNOWN = {
     HAMI: "HAMi: takes Pods with a GPU limit to its own scheduler, unless accel.io/scheduler names another",
-    "kuberay-tpu-webhook": "KubeRay's TPU webhook: sets TPU_* of Ray's Pods, which is left to it",
+    "kuberay-tpu-webhook": "KubeRay's TPU webhook: sets TPU_* in Ray's Pods, where we do not",
     "kueue": "Kueue: holds workloads back until their quota is free",
     "jobset": "JobSet: exclusive placement",
     "lws": "LeaderWorkerSet: TPU_* and exclusive placement of its Pods",
 }
-"""A part of an entry's, a Service's or a configuration's name, and what its owner does."""
+"""Part of the name of an entry, a Service or a configuration, and what its owner does."""
 
 
 def others(facts: Facts) -> Finding:
-    """Those whose work meets ours."""
+    """Those that affect our injection."""
     found = facts.others
     if isinstance(found, Unread):
         return skipped(found)
@@ -33,11 +33,11 @@ def others(facts: Facts) -> Finding:
     early = [f"{c.metadata.name} ({e.name})" for c, e in seen if _misses(c, e, facts)]
     if early:
         fix = "Install this release under a name that sorts before theirs: webhooks are called by name."
-        message = "Kueue looks at Pods before they have their devices, and takes unlike ones of a group for alike"
+        message = "Kueue sees Pods before they have their devices, and treats different ones of a group as the same"
         return warning(message, fix, *early)
     if not seen:
-        return ok("nobody else changes Pods or Jobs in labelled namespaces")
-    return ok(f"{len(seen)} more change Pods or Jobs in labelled namespaces", *lines)
+        return ok("nothing else changes Pods or Jobs in labelled namespaces")
+    return ok(f"{len(seen)} other entries change Pods or Jobs in labelled namespaces", *lines)
 
 
 def _seen(found: tuple[Configuration, ...], facts: Facts) -> Iterator[tuple[Configuration, Entry]]:
@@ -62,8 +62,8 @@ def _known(configuration: Configuration, entry: Entry) -> str:
 def _misses(configuration: Configuration, entry: Entry, facts: Facts) -> bool:
     """Whether Kueue's entry for Pods comes before ours and is not called again.
 
-    There it notes the role of a Pod in its group, a hash of what the Pod asks for; one request a role is counted. All
-    else it counts later, from stored objects.
+    There it records the role of a Pod in its group, a hash of the Pod's requests; one request per role is counted.
+    Everything else it counts later, from stored objects.
     Source: https://github.com/kubernetes-sigs/kueue/blob/v0.17.0/pkg/controller/jobs/pod/pod_webhook.go
     """
     before = configuration.metadata.name < facts.release.fullname and entry.reinvocationPolicy == "Never"

@@ -1,4 +1,4 @@
-"""Which namespaces are injected, and what their PodSecurity level makes of host profiles. Pure."""
+"""Which namespaces are injected, and whether their PodSecurity level allows host profiles. Pure."""
 
 from collections.abc import Iterator
 
@@ -15,19 +15,19 @@ Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 
 
 def labelled(facts: Facts) -> Finding:
-    """Somebody opted in, and nobody did so in vain."""
+    """At least one namespace has opted in, and every label has an effect."""
     found = facts.namespaces
     if isinstance(found, Unread):
         return skipped(found)
     names = [namespace.name for namespace in facts.labelled]
-    vain = [f"{n.name} is labelled, but never injected" for n in found if n.opted_in and n.name in facts.never]
+    vain = [f"{n.name} is labelled but never injected" for n in found if n.opted_in and n.name in facts.never]
     vain += [f'{n.name} has {OPT_IN}="{n.labels[OPT_IN]}", not "{OPTED_IN}"' for n in found if not n.opted_in]
     if vain:
-        message = f"{len(names)} namespaces are injected; {len(vain)} have the label in vain"
+        message = f"{len(names)} namespaces are injected; in {len(vain)} the label has no effect"
         return warning(message, f"kubectl label namespace NAME {OPT_IN}- (or ={OPTED_IN} --overwrite)", *vain)
     if not names:
         return warning(
-            "no namespace opted in: nothing is injected", f"kubectl label namespace NAME {OPT_IN}={OPTED_IN}"
+            "no namespace has opted in: nothing is injected", f"kubectl label namespace NAME {OPT_IN}={OPTED_IN}"
         )
     return ok(f"{len(names)} injected: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}")
 
@@ -40,8 +40,8 @@ def pod_security(facts: Facts) -> Finding:
         return skipped(facts.site) if isinstance(facts.site, Unread) else pointless("there is no site config to read")
     refused = tuple(_refused(facts, facts.site))
     if not refused:
-        return ok("no host profile meets a PodSecurity level that refuses it")
-    fix = f"kubectl label namespace NAME {ENFORCE}=privileged --overwrite, or take NAME out of the profile's namespaces"
+        return ok("no PodSecurity level refuses a host profile")
+    fix = f"kubectl label namespace NAME {ENFORCE}=privileged --overwrite, or remove NAME from the profile's namespaces"
     return warning("PodSecurity refuses what a host profile adds", fix, *refused)
 
 
@@ -56,6 +56,6 @@ def _refused(facts: Facts, site: Site) -> Iterator[str]:
 
 
 def _mounts(profile: Profile) -> str:
-    """The first thing of the node that Pods with this profile get; empty for variables alone."""
+    """What Pods with this profile first get from the node; empty if only variables."""
     paths = [d.path for d in (*profile.devices, *profile.optional_devices)] + [p.host_path for p in profile.libraries]
     return paths[0] if paths else ("a privileged container" if profile.privileged else "")

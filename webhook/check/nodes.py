@@ -1,6 +1,6 @@
-"""Nodes for every type that somebody asks for: labels and allocatable devices. Pure.
+"""Nodes for every type in use: labels and allocatable devices. Pure.
 
-Taints, free capacity and affinities are the scheduler's affair; a node that is found here may still be full.
+Taints, free capacity and affinities are left to the scheduler; a node that is found here may still be full.
 """
 
 from collections.abc import Iterator
@@ -18,29 +18,29 @@ def capacity(facts: Facts) -> Finding:
         return skipped(found)
     wanted = list(_wanted(facts))
     if not wanted:
-        return ok(f"nobody asks for a type yet; {len(found.items)} nodes")
+        return ok(f"no type is in use yet; {len(found.items)} nodes")
     lines = [(_line(hardware, count, found), _short(hardware, count, found)) for hardware, count in wanted]
     if not any(short for _, short in lines):
         return ok("every type in use has nodes", *(text for text, _ in lines))
-    message = "some types in use have no node now" + ("" if found.complete else f" among the first {len(found.items)}")
-    fix = "Nothing to do where an autoscaler adds such nodes; else add a node pool with the labels below."
+    message = "some types in use lack nodes now" + ("" if found.complete else f" among the first {len(found.items)}")
+    fix = "Nothing to do if an autoscaler adds such nodes; otherwise add a node pool with the labels below."
     return warning(message, fix, *(text for text, short in lines if short))
 
 
 def _wanted(facts: Facts) -> Iterator[tuple[Accelerator, int]]:
-    """The types that are asked for, each with the most devices that one Pod needs."""
-    most: dict[str, Asked] = {}
+    """The types in use, each with the largest number of devices that one Pod needs."""
+    largest: dict[str, Asked] = {}
     for asked in facts.asking.items:
         if asked.hardware is None:
             continue
         key = f"{asked.hardware.name} {asked.hardware.selector}"
-        if key not in most or asked.devices > most[key].devices:
-            most[key] = asked
-    yield from ((asked.hardware, asked.devices) for asked in most.values() if asked.hardware is not None)
+        if key not in largest or asked.devices > largest[key].devices:
+            largest[key] = asked
+    yield from ((asked.hardware, asked.devices) for asked in largest.values() if asked.hardware is not None)
 
 
 def serving(hardware: Accelerator, count: int, nodes: Nodes) -> list[Node]:
-    """The nodes that can take a Pod of this type: open, labelled, with so many devices."""
+    """The nodes that can run a Pod of this type: schedulable, labelled, with that many devices."""
     return [node for node in nodes.items if node.open and _fits(node, hardware, count)]
 
 

@@ -1,24 +1,24 @@
-"""Objects that asked for an accelerator and have none. Pure."""
+"""Objects that ask for an accelerator but were not injected. Pure."""
 
 from webhook.check.facts import Asking, Facts, Unread
 from webhook.check.finding import Finding, ok, skipped, warning
 
 
 def injected(facts: Facts) -> Finding:
-    """Whatever asks in a labelled namespace has been injected."""
+    """Everything that asks in a labelled namespace has been injected."""
     if isinstance(facts.namespaces, Unread):
         return skipped(facts.namespaces)
     asking = facts.asking
     without = list(dict.fromkeys(_line(a.where, a.refused) for a in asking.items if not a.injected))
     if without:
         fix = (
-            "Delete and create them again: what was there before the label, or came while failurePolicy Ignore let it "
-            "pass, is never changed. kubectl -n NAMESPACE replace --force -f FILE"
+            "Delete and recreate them: objects from before the label, or that failurePolicy Ignore let pass, are never "
+            "changed. kubectl -n NAMESPACE replace --force -f FILE"
         )
         return warning(f"{len(without)} objects ask for an accelerator and were not injected", fix, *without)
     if asking.unread and not asking.items:
         return skipped(asking.unread[0])
-    return ok(f"{len(asking.items)} templates ask, all are injected", *_limits(asking))
+    return ok(f"{len(asking.items)} templates ask for an accelerator, all are injected", *_limits(asking))
 
 
 def agreeing(facts: Facts) -> Finding:
@@ -43,6 +43,6 @@ def _line(where: str, refused: str) -> str:
 
 
 def _limits(asking: Asking) -> tuple[str, ...]:
-    """What was not looked at."""
+    """What was not checked."""
     unread = [f"not read: {u.needs}" for u in asking.unread]
     return (*unread, *(f"not read: {text}" for text in asking.left_out))

@@ -1,4 +1,4 @@
-"""Those who answer: Deployment, Service and its endpoints, and their site config. Pure."""
+"""The replicas: Deployment, Service and its endpoints, and their site config. Pure."""
 
 from webhook.check.facts import Configuration, Facts, Service, Unread
 from webhook.check.finding import Finding, failed, ok, skipped, warning
@@ -18,7 +18,7 @@ def deployment(facts: Facts) -> Finding:
     describe = f"kubectl -n {release.namespace} describe pods -l app.kubernetes.io/instance={release.name}"
     if wanted == 0:
         fix = f"kubectl -n {release.namespace} scale deploy/{release.fullname} --replicas 2"
-        return failed("scaled to 0 replicas: nobody answers", fix)
+        return failed("scaled to 0 replicas: nothing answers", fix)
     if status.readyReplicas == 0:
         return failed(numbers, describe)
     if status.readyReplicas < wanted:
@@ -26,12 +26,12 @@ def deployment(facts: Facts) -> Finding:
     behind = status.updatedReplicas < wanted or status.updatedReplicas < status.replicas
     if status.observedGeneration < found.metadata.generation or behind:
         fix = f"kubectl -n {release.namespace} rollout status deploy/{release.fullname}"
-        return warning("a rollout is under way", fix)
+        return warning("a rollout is in progress", fix)
     return ok(numbers)
 
 
 def endpoints(facts: Facts) -> Finding:
-    """The Service that the API server calls leads to somebody who is ready."""
+    """The Service that the API server calls has a ready endpoint."""
     service, release = facts.service, facts.release
     if isinstance(service, Unread):
         return skipped(service)
@@ -40,14 +40,14 @@ def endpoints(facts: Facts) -> Finding:
         return failed(f"there is no Service {release.namespace}/{release.fullname}", fix)
     port = _called(facts)
     if port and port not in {p.port for p in service.spec.ports or ()}:
-        fix = "Let the Service and the webhook configuration name the same port."
+        fix = "Make the Service and the webhook configuration use the same port."
         return failed(f"the webhook configuration calls port {port}, which the Service does not have", fix)
     return _ready(facts, service)
 
 
 def _ready(facts: Facts, service: Service) -> Finding:
     if service.spec.type == "ExternalName":
-        return ok(f"of type ExternalName, leads to {service.spec.externalName}: Kubernetes knows no endpoints of it")
+        return ok(f"of type ExternalName, points to {service.spec.externalName}: Kubernetes knows no endpoints of it")
     if isinstance(facts.slices, Unread):
         return skipped(facts.slices)
     every = [endpoint for found in facts.slices for endpoint in found.endpoints or ()]
@@ -55,24 +55,24 @@ def _ready(facts: Facts, service: Service) -> Finding:
     if ready:
         return ok(f"{ready} of {len(every)} endpoints are ready")
     release = facts.release
-    fix = f"kubectl -n {release.namespace} get endpointslices,pods shows why; objects that ask are refused meanwhile"
+    fix = f"kubectl -n {release.namespace} get endpointslices,pods shows why; annotated objects are refused meanwhile"
     return failed(f"no endpoint of Service {release.namespace}/{release.fullname} is ready", fix)
 
 
 def _called(facts: Facts) -> int:
-    """The port that the entries call; 0 where none is known."""
+    """The port that the entries call; 0 if unknown."""
     entries = facts.configuration.webhooks or () if isinstance(facts.configuration, Configuration) else ()
     return next((e.clientConfig.service.port for e in entries if e.clientConfig.service), 0)
 
 
 def site_config(facts: Facts) -> Finding:
-    """The ConfigMap holds a site config that the replicas can use."""
+    """The ConfigMap contains a valid site config."""
     name = f"ConfigMap {facts.release.namespace}/{facts.release.fullname}"
     if isinstance(facts.site, Unread):
         return skipped(facts.site)
     if facts.site_error:
-        fix = "Mend the value `config` of the chart and upgrade; replicas go on with the last good one."
-        return failed(f"{name} cannot be used: {facts.site_error}", fix)
+        fix = "Fix the chart's value `config` and upgrade; replicas keep using the last good one."
+        return failed(f"{name} is invalid: {facts.site_error}", fix)
     if not isinstance(facts.site, Site):
-        return failed(f"{name} is not there", f"helm upgrade {facts.release.name} CHART -n {facts.release.namespace}")
+        return failed(f"{name} is missing", f"helm upgrade {facts.release.name} CHART -n {facts.release.namespace}")
     return ok(f"platform {facts.site.config.platform}")

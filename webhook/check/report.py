@@ -21,7 +21,7 @@ def failing(judged: Judged) -> bool:
 
 
 def page(judged: Judged) -> RenderableType:
-    """One line a check; below it what was found and what to do."""
+    """One line per check; below it what was found and what to do."""
     width = max(len(name) for name, _ in judged)
     lines = [line for name, finding in judged for line in _lines(f"{name:<{width}}", finding)]
     return Group(*lines, "", _summary(judged))
@@ -37,7 +37,7 @@ def _lines(name: str, finding: Finding) -> Iterator[Text]:
 
 
 def _printable(text: str) -> str:
-    """Messages of others' webhooks are in it: nothing of them may command a terminal."""
+    """It contains messages of other webhooks, which must not control the terminal."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
@@ -51,7 +51,7 @@ def _summary(judged: Judged) -> Text:
 
 
 def as_json(judged: Judged, facts: Facts) -> str:
-    """The same for programs. Every key is always there; names of checks and statuses do not change."""
+    """The same for programs. Every key is always present; names of checks and statuses are stable."""
     version = facts.version if isinstance(facts.version, str) else ""
     document = {
         "release": facts.release.name,

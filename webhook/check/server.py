@@ -13,13 +13,13 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 
 
 def api_server(facts: Facts) -> Finding:
-    """It answers, to us, and is new enough."""
+    """It responds, accepts our credentials, and is new enough."""
     found = facts.version
     if isinstance(found, Unread):
         return _no_answer(found)
     match = re.match(r"v?(\d+)\.(\d+)", found)
     if match is None or (int(match[1]), int(match[2])) >= OLDEST:
-        return ok(f"answers, version {found or 'unknown'}")
+        return ok(f"responds, version {found or 'unknown'}")
     needed = ".".join(map(str, OLDEST))
     return failed(f"version {found} has no match conditions", f"Upgrade the cluster to {needed} or newer.")
 

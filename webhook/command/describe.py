@@ -53,6 +53,14 @@ def sentence(hardware: Accelerator) -> str:
     return f"{size}: {shape.hosts} hosts with {_plural(shape.chips_per_host, 'chip')} each"
 
 
+def total(hardware: Accelerator, slices: int | None) -> str:
+    """What several slices come to, to be put after the sentence."""
+    shape = hardware.slice
+    if shape is None or slices is None or slices < 2:
+        return ""
+    return f"; {slices} slices, {slices * hardware.hosts} hosts, {slices * shape.chips} chips"
+
+
 def _devices(hardware: Accelerator) -> str:
     if hardware.count is not None:
         return f"a machine with {hardware.count} x {hardware.resource}"

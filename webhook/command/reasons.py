@@ -70,12 +70,15 @@ def explain(name: str, workload: Kind[Any], value: Any, obj: Any, context: Conte
     parts = tuple(_unresolved(template, where) for template in workload.templates(obj))
     try:
         injection = inject(workload, obj, context)
-        if injection.skipped:
+        if injection.skipped or (workload.judged_before(obj) and not injection.types):
             warnings = tuple(w.text() for w in injection.warnings)
             return Explanation(name, _skipped(injection.skipped), parts, warnings=warnings)
         targets = targets_of(workload, obj, context)
         asked = {target.template.path: target for target in targets}
-        parts = tuple(_part(p, asked.get(p.path), where, value, context) for p in workload.templates(obj))
+        numbers = {t.template.path: workload.slices(obj, t) for t in with_devices(targets)}
+        parts = tuple(
+            _part(p, asked.get(p.path), where, value, context, numbers.get(p.path)) for p in workload.templates(obj)
+        )
         around = tuple(_around(workload, obj, targets, context, value))
     except Denied as denied:
         return Explanation(name, "denied", parts, denied=denied.message)
@@ -130,7 +133,10 @@ def _asks(template: PodTemplate, where: Where) -> Iterator[Line]:
         yield _line(f"{resource}: {amount}", f"a resource of container {container}")
 
 
-def _part(template: PodTemplate, target: Target | None, where: Where, value: Any, context: Context) -> Part:
+def _part(
+    template: PodTemplate, target: Target | None, where: Where, value: Any, context: Context, number: int | None
+) -> Part:
+    """`number`: of slices that the template makes, where its kind says it."""
     part = _unresolved(template, where)
     if target is None:
         found = tuple(_detected(template, value, context))
@@ -145,7 +151,7 @@ def _part(template: PodTemplate, target: Target | None, where: Where, value: Any
         if not lines and (why_not := rule.why_not(target.template, resolution)):
             gets_not.append(Line(rule.subject, why_not))
     hardware = target.resolution.accelerator
-    means = f"{hardware.name}: {describe.sentence(hardware)}"
+    means = f"{hardware.name}: {describe.sentence(hardware)}" + describe.total(hardware, number)
     return msgspec.structs.replace(part, means=means, gets=tuple(gets), gets_not=tuple(gets_not))
 
 
@@ -171,6 +177,8 @@ def _unasked(template: PodTemplate, where: Where) -> str:
     found = annotations.nearest_level(said.levels)
     if TYPE in found and found[TYPE][0].strip().lower() == NONE:
         return f"nothing: {TYPE} is none"
+    if TYPE in found:  # only a kind leaves out a template that asks
+        return f"nothing: the other templates of {found[TYPE][0]} are whole slices without it"
     places = " or ".join(_dotted((*path, "annotations"), None) for path in paths)
     return f"nothing: no {TYPE} on {places}, and no accel.io/ limit in a container"
 

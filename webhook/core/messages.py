@@ -91,7 +91,7 @@ DENIALS: Final[dict[str, str]] = {
     'give all the same type and topology, or a different groupName, or accel.io/multislice: "false"',
     "depends-on-slice": "{where}: {value} must complete first, but both are slices of one job\n"
     'give them different groupNames, or accel.io/multislice: "false"',
-    "uncountable-slices": "{where}: the group {value} has members that are no TPU slices, so they cannot be counted\n"
+    "uncountable-slices": "{where}: the group {value} has members that are not TPU slices, so they cannot be counted\n"
     'give the TPU replicated jobs a groupName of their own, or accel.io/multislice: "false"',
     "hugepages-alone": "{where}: placement {value} gives it {resource}, and it asks for neither cpu nor memory\n"
     "valid: a request of cpu or memory beside it (the API server refuses hugepages alone), or another placement",
@@ -144,6 +144,7 @@ WARNINGS: Final[dict[str, str]] = {
     "resized": "{field} {number}: {type} has {hosts} hosts, and its programs wait for all of them",
     "long-host-name": "names of Pods and hosts made of {name} have {length} characters; DNS allows {most}",
     "dotted-host-name": "{name} has a dot: host names are made of it, and they are one label of DNS",
+    "repeated-process-id": "JAX_PROCESS_ID repeats in each slice: without it JAX counts by MEGASCALE_SLICE_ID",
 }
 """code -> one sentence, without the prefix."""
 

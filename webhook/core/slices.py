@@ -49,6 +49,11 @@ def unset(resolution: Resolution) -> tuple[str, ...]:
     return tuple([names[0] for names in PLACE if names[0] in missing])
 
 
+def says(resolution: Resolution, name: str) -> bool:
+    """Whether some container with chips has this variable from its user."""
+    return any(e is not None and e.name == name for h in resolution.device_containers for e in h.container.env or ())
+
+
 def field(annotation: str) -> str:
     """The field path of an annotation."""
     return f"metadata.annotations['{annotation}']"

@@ -74,7 +74,7 @@ def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
     Raises `Denied` where a word of ours was changed to what CREATE would refuse. Anything else passes with a warning:
     status, scale, and whatever was stored before we knew better.
     """
-    if _is_as_it_was(new, old):
+    if _is_as_it_was(_unscaled(new), _unscaled(old)):
         return Injection()
     try:
         before, now = view(kind, old), view(kind, new)
@@ -132,6 +132,12 @@ def _is_as_it_was(new: Any, old: Any) -> bool:
     """Whether neither the spec nor a word of ours has changed: somebody else's annotation, a label, a status."""
     said = [annotations.own(_plain_annotations(obj)) for obj in (new, old)]
     return said[0] == said[1] and at(new, ("spec",)) == at(old, ("spec",))
+
+
+def _unscaled(obj: Any) -> Any:
+    """The object without its number of replicas."""
+    spec = at(obj, ("spec",))
+    return {**obj, "spec": {**spec, "replicas": None}} if isinstance(spec, dict) else obj
 
 
 def _said(kind: Kind[Any], obj: Any) -> list[Any]:

@@ -2,16 +2,16 @@
 
 How a request flows:
 
-    client ── listener ────► TLS, or not            accepts; limits on who has not finished TLS
+    client ── listener ────► TLS, or not            accepts; limits on connections that have not finished TLS
            ── connection ──► Head, bytes            HTTP/1.1 and its limits, which are in `connections`
-           ── app ─────────► Reply                  `POST /mutate` is decided, all else is short
-           ── refusals ────► a count, now a line    who was turned away
+           ── app ─────────► Reply                  decides `POST /mutate`, answers everything else briefly
+           ── refusals ────► a count, and a line    which clients were rejected
 
 And around it:
 
-    replica     one replica's life: start, look at files, leave
-    probes      /readyz, /livez, /metrics (`health`, `metrics`) on a thread of their own
-    watchdog    ends the process when the event loop is stalled
-    tls, watch  the certificate, the site config and the state of `accel certs run`, while others replace the files
+    replica     the life of one replica: start, poll files, shut down
+    probes      /readyz, /livez, /metrics (`health`, `metrics`) on their own thread
+    watchdog    ends the process if the event loop is stalled
+    tls, watch  the certificate, the site config and the state of `accel certs run`, whose files others replace
     log         JSON lines, bounded and escaped
 """

@@ -1,6 +1,6 @@
-"""What the HTTPS port does with requests: `POST /mutate` is decided, everything else gets a short answer.
+"""What the HTTPS port does with requests: `POST /mutate` is decided, everything else gets a short response.
 
-It counts and logs what was decided; it decides nothing and knows nothing of sockets, TLS, files or signals.
+It counts and logs decisions; it decides nothing itself and knows nothing about sockets, TLS, files or signals.
 """
 
 import logging
@@ -22,7 +22,7 @@ from webhook.server.refusals import Refusals
 from webhook.server.request import JSON, TEXT, Head, Reply
 
 LONGEST_QUERY = 256
-"""Bytes of a query that are looked at. An API server sends `timeout=5s`."""
+"""Bytes of a query that are parsed. An API server sends `timeout=5s`."""
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
@@ -39,7 +39,7 @@ class Webhook:
         self._verbose = log.is_enabled_for(logging.DEBUG)
 
     def early(self, head: Head) -> Reply | None:
-        """What is no review by its path, method or type is answered without its body."""
+        """A request that cannot be a review, by its path, method or type, is answered without reading its body."""
         if head.path != b"/mutate":
             return _other(head)
         if head.method != b"POST":
@@ -49,9 +49,9 @@ class Webhook:
         return None
 
     def answer(self, head: Head, body: bytes) -> Reply:
-        """Decide a review, unless nobody awaits it any more: the API server says in `?timeout=5s` how long it does."""
+        """Decide a review, unless nobody waits for it any more: the API server sends its timeout, `?timeout=5s`."""
         if head.query and perf_counter() - head.arrived > _deadline(head.query[:LONGEST_QUERY]):
-            return self._turned_away(head, 504, "deadline", "the review came after the time that its timeout gives")
+            return self._turned_away(head, 504, "deadline", "the review arrived after its timeout")
         answer = self._decide(body)
         self._metrics.decided(answer, perf_counter() - head.arrived, len(body))
         self._report(answer, head.peer)
@@ -62,7 +62,7 @@ class Webhook:
         return Reply(status, text.encode() + b"\n", TEXT + headers)
 
     def _decide(self, body: bytes) -> Answer:
-        """`admit` catches what it can name; what escapes it is a defect of ours and answered as one."""
+        """`admit` handles known errors; anything else is a bug of ours, and answered as such."""
         self.deciding = body
         try:
             return self._admit(body)
@@ -89,8 +89,7 @@ def _is_json(media: bytes) -> bool:
 
 @lru_cache(maxsize=64)
 def _deadline(query: bytes) -> float:
-    """Seconds in the `timeout` of a query, as Go spells durations ("5s", "1m0s", "4.5s"); endless without
-    one."""
+    """Seconds in the `timeout` of a query, a Go duration ("5s", "1m0s", "4.5s"); infinite without one."""
     for field in query.decode("latin-1").split("&"):
         name, _, value = field.partition("=")
         if name == "timeout":
@@ -102,7 +101,7 @@ _PART = re.compile(r"(?P<number>[0-9]++(?:\.[0-9]*+)?+)(?P<unit>h|ms?+|us|µs|ns
 
 
 def _seconds(text: str) -> float:
-    """A duration; endless where it is none."""
+    """A duration; infinite if invalid."""
     seconds, at = 0.0, 0
     while part := _PART.match(text, at):
         seconds += float(part["number"]) * _UNITS[part["unit"]]
@@ -111,7 +110,7 @@ def _seconds(text: str) -> float:
 
 
 def _other(head: Head) -> Reply:
-    """For whoever opens the port in a browser, and those who took a wrong turn."""
+    """For people who open the port in a browser, and misdirected clients."""
     if head.path != b"/":
         return Reply(404, _json({"detail": "not found; the webhook is /mutate"}))
     if head.method not in (b"GET", b"HEAD"):

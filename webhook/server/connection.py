@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection: bytes come in, whole requests go to an application of plain functions, its replies go out.
 
 httptools parses; everything else is here, and all of it is bounded: against clients that send slowly, endlessly, too
-much at once or nothing at all, and against those that do not read what they are sent. What a request means is the
-application's business.
+much at once or nothing at all, and against those that do not read responses. What a request means is up to the
+application.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from webhook.server.request import TEXT, Head, Reply
 from webhook.server.tls import names_of
 
 SLICE = 64 * 1024
-"""Bytes of an answer that a transport is given at once. It says that a client does not read only after the fact, and
-then holds up to twice as much: what the kernel did not take, and what TLS made of the next slice."""
+"""Bytes of a response that are passed to a transport at once. It reports that a client does not read only after the
+fact, and then buffers up to twice as much: what the kernel did not accept, and the next slice, encrypted."""
 
 _STATUS = {int(status): f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() for status in HTTPStatus}
 
@@ -26,11 +26,11 @@ _CLOSE = b"connection: close\r\n"
 
 
 class _Over(Exception):
-    """Nothing more of this connection is read; what had to be said has been."""
+    """Nothing more is read from this connection; the response has been sent."""
 
 
 class Connection(asyncio.Protocol):
-    """One client, from its first byte to the last of its answers."""
+    """One client, from its first byte to the last of its responses."""
 
     transport: asyncio.Transport
     parser: httptools.HttpRequestParser
@@ -39,22 +39,22 @@ class Connection(asyncio.Protocol):
     def __init__(self, shared: Connections, peer: str = "", established: Callable[[], object] = lambda: None) -> None:
         self.shared = shared
         self.peer = peer
-        self.established = established  # is told that TLS, where there is any, has been negotiated
-        self.since = shared.now  # when the present phase began: idle, reading or answering
-        self.reading = False  # a request has begun and its last byte has not come
+        self.established = established  # called when TLS, if any, has been negotiated
+        self.since = shared.now  # when the current phase began: idle, reading or answering
+        self.reading = False  # a request has begun and its last byte has not arrived
         self.in_head = False
-        self.answered = False  # before all of the request has come
-        self.taken = 0  # bytes of the present request, give or take what came in the same read
-        self.ahead = 0  # requests in the present read
+        self.answered = False  # before the whole request has arrived
+        self.taken = 0  # bytes of the current request, plus or minus others in the same read
+        self.ahead = 0  # requests in the current read
         self.url = self.media = b""
-        self.length = 0  # as Content-Length says
-        self.expects = False  # to be told to go on before it sends a body
+        self.length = 0  # Content-Length
+        self.expects = False  # "Expect: 100-continue"
         self.keep = True
         self.body: bytes | bytearray | None = None  # None while there is none to be read
-        self.held = -1  # bytes of it that count as half read; -1 while it does not
-        self.rest: memoryview | None = None  # of an answer that the transport did not take yet
+        self.held = -1  # bytes of it that count as partially read; -1 while none do
+        self.rest: memoryview | None = None  # of a response that the transport has not accepted yet
         self.paused = False
-        self.close_then = False  # after the rest of the answer
+        self.close_then = False  # after the rest of the response
 
     @property
     def idle(self) -> bool:
@@ -63,10 +63,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes of an answer that are held for a client that does not read."""
+        """Bytes of a response that are buffered for a client that does not read."""
         return 2 * SLICE + (len(self.rest) if self.rest is not None else 0)
 
-    # What the transport says.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         shared = self.shared
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
             shared.refuse("client-name", self.peer)
             transport.abort()
             return
-        # Any byte that the socket does not take pauses us; by default it is half a MiB of them.
+        # Pause at the first byte that the socket does not accept; the default is half a MiB.
         transport.set_write_buffer_limits(high=1, low=0)
         shared.make_room(self)
 
@@ -95,38 +95,38 @@ class Connection(asyncio.Protocol):
             self.shared.refuse("client-gone", self.peer)
         self._forget_body()
         self.rest = None
-        del self.parser  # it has our bound methods, and we have it
+        del self.parser  # a reference cycle: it has our bound methods
 
     def data_received(self, data: bytes) -> None:
         self.ahead = 0
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            return  # its answer said that we close, and nobody speaks another protocol here
+            return  # the response said that we close, and no other protocol is supported
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, _Over):
                 return
             if isinstance(error, httptools.HttpParserCallbackError):
-                raise  # a defect of ours
+                raise  # a bug of ours
             self._turn_away(400, "not-http")
             return
         if self.reading:
             self._measure(len(data))
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as we answer."""
+        """The client does not read as fast as we send."""
         self.paused = True
         self.shared.waiting[self] = None
         self.shared.relieve()
 
     def resume_writing(self) -> None:
-        """It has read all that there was."""
+        """It has read everything."""
         self.paused = False
         self.shared.waiting.pop(self, None)
         self.since = self.shared.now
         self._push()
 
-    # What the parser says.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         if self.transport.is_closing():
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
         self.url = self.url + url if self.url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers come this way too; nobody reads them, and they must not become headers.
+        # Trailers arrive here too; nothing reads them, and they must not become headers.
         if not self.in_head:
             return
         name = name.lower()
@@ -175,12 +175,12 @@ class Connection(asyncio.Protocol):
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        if self.body is None:  # answered before it came
+        if self.body is None:  # answered before it arrived
             return
         if not self.body:
             self.body = body
         else:
-            # One piece of memory: a stranger chooses the chunks, and each object of Python's has 33 bytes of its own.
+            # One buffer: the client chooses the chunks, and each bytes object costs 33 bytes more.
             if isinstance(self.body, bytes):
                 self.body = bytearray(self.body)
             self.body += body
@@ -200,10 +200,10 @@ class Connection(asyncio.Protocol):
         self._reply(self.shared.app.answer(self.head, body))
         self.answered = False
 
-    # What we do about it.
+    # What follows from them.
 
     def _target(self) -> tuple[bytes, bytes]:
-        """Path and query of the request line, which a proxy may have sent with scheme and host."""
+        """Path and query of the request target, which a proxy may send with scheme and host."""
         if self.url.startswith(b"/"):
             path, _, query = self.url.partition(b"?")
             return path, query
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
         return url.path or b"/", url.query or b""
 
     def _measure(self, received: int) -> None:
-        """Hold a request that is still coming to its limits."""
+        """Enforce the limits on a request that is still arriving."""
         limits = self.shared.limits
         self.taken += received
         if self.in_head and self.taken > limits.head:
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             self._hold(len(self.body))
 
     def _hold(self, size: int) -> None:
-        """Count a body as half read, or refuse it."""
+        """Count a body as partially read, or refuse it."""
         shared = self.shared
         if self.held < 0:
             if shared.bodies >= shared.limits.bodies:
@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
             self.held = -1
 
     def _refuse_body(self, reply: Reply) -> None:
-        """Answer now; what still comes of the request is read, and dropped."""
+        """Answer now; the rest of the request is read and discarded."""
         self._forget_body()
         self._reply(reply)
 
@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
         return Reply(413, text, TEXT, close=True)
 
     def _busy(self) -> Reply:
-        # The API server's client waits as it is told and sends the review again, within the webhook's timeout.
+        # The API server's client honours Retry-After and sends the review again, within the webhook's timeout.
         self.shared.refuse("busy", self.peer)
         return Reply(429, b"too many requests are being read; send it again\n", TEXT + b"retry-after: 1\r\n")
 
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _push(self) -> None:
-        """Give the transport what it takes of an answer."""
+        """Pass on as much of a response as the transport accepts."""
         while self.rest is not None and not self.paused:
             part, rest = self.rest[:SLICE], self.rest[SLICE:]
             self.rest = rest or None
@@ -287,8 +287,8 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _turn_away(self, status: int, reason: str) -> None:
-        """End a request that did not come as it should."""
-        if self.transport.is_closing():  # told already, and does not take the hint
+        """End an invalid request."""
+        if self.transport.is_closing():  # the client has had its response and keeps sending
             self.transport.abort()
             return
         self.shared.refuse(reason, self.peer)
@@ -298,7 +298,7 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
     def expire(self, now: float) -> None:
-        """Close this connection when its present phase has lasted too long."""
+        """Close this connection if its current phase has lasted too long."""
         age, limits = now - self.since, self.shared.limits
         if self.reading:
             if age > limits.read:

@@ -1,6 +1,6 @@
-"""All open connections of one port: what each may take, what all of them may, and who has to go when it is too much.
+"""All open connections of one port: the limits of each and of all together, and which is closed when they are exceeded.
 
-One sweep a second looks at every connection; a timer per request would cost more than the request's own work.
+One sweep per second visits every connection; a timer per request would cost more than the request itself.
 """
 
 from typing import TYPE_CHECKING
@@ -14,66 +14,67 @@ if TYPE_CHECKING:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one connection may take, and what all of them may. Times are in seconds, sizes in bytes."""
+    """What one connection may use, and what all together may. Times are in seconds, sizes in bytes."""
 
     idle: float = 120.0
-    """An API server keeps idle connections for 90 s and does not repeat a POST that meets a closing one, so
+    """An API server keeps idle connections for 90 s and does not retry a POST on a connection that we close, so
     it must be the one that closes. A connection without a request yet is no different: Go opens some in
     reserve.
     Source: net/http DefaultTransport, IdleConnTimeout.
     """
 
     handshake: float = 5.0
-    """A TLS handshake that takes longer is nobody's: the API server gives the whole call 5 s in our chart."""
+    """Nobody waits longer for a TLS handshake: with our chart the API server gives the whole call 5 s."""
 
     shutdown_timeout: float = 2.0
-    """How long a closing TLS connection may take to flush what it was sent and to say goodbye."""
+    """How long a closing TLS connection may take to flush its data and exchange close_notify."""
 
     read: float = 10.0
     """From a request's first byte to its last. A review is written in one go."""
 
     answer: float = 30.0
-    """From a request's last byte until its answer has been taken: the longest that an API server waits."""
+    """From a request's last byte until its response has been read: the longest that an API server waits."""
 
     head: int = 64 * 1024
     """Request line and headers. An API server sends about 300."""
 
     body: int = 7 * 1024 * 1024
-    """An API server takes objects of up to 3 MiB and a review can hold two, old and new.
+    """An API server accepts objects of up to 3 MiB, and a review can contain two, old and new.
     Source: sigs.k8s.io/controller-runtime v0.25.2 pkg/webhook/admission/http.go
     """
 
     request: int = 16 * 1024 * 1024
-    """A whole request on the wire: twice the largest body, so that neither the framing of chunks nor trailers
-    nor a refused body that goes on coming can be endless."""
+    """A whole request on the wire: twice the largest body, so that neither chunk framing nor trailers
+    nor the rest of a refused body can be endless."""
 
     bodies: int = 1024
-    """Bodies that may be half read at once; one more is answered 429. One that came whole does not count."""
+    """Bodies that may be partially read at once; one more is answered 429. One that arrives whole does not count."""
 
     half_read: int = 32 * 1024 * 1024
-    """Half-read bodies of all connections together: four of the largest."""
+    """Partially read bodies of all connections together: four of the largest."""
 
     small: int = 64 * 1024
-    """A body up to here is not held against `half_read`, so that large ones cannot keep it out."""
+    """A body up to this size is exempt from `half_read`, so that large ones cannot keep it out."""
 
     unsent: int = 32 * 1024 * 1024
-    """Answers of all connections that their clients do not take. Over it, who has waited longest is cut off."""
+    """Responses of all connections that their clients do not read. Beyond it, the one that has waited longest is cut
+    off."""
 
     poll_interval: float = 1.0
-    """How often connections are looked at, and watched files: so much longer may all of the above take."""
+    """How often connections and watched files are checked: all times above may be exceeded by this much."""
 
     pipeline: int = 16
-    """Requests that may come in one read. API servers send none ahead of an answer."""
+    """Requests that may arrive in one read. API servers do not pipeline."""
 
     arriving: int = 1000
-    """Connections whose first TLS message has not come whole; one more closes the oldest."""
+    """Connections whose first TLS message is incomplete; one more closes the oldest."""
 
     handshakes: int = 400
-    """Connections in the middle of TLS; one more closes the oldest. A client that means it is through in milliseconds,
+    """Connections in the TLS handshake; one more closes the oldest. A genuine client finishes in milliseconds,
     and all API servers of a cluster together open some hundreds at once."""
 
     connections: int = 2000
-    """One more makes room by closing the one that has been idle longest."""
+    """One more closes the one that has been idle longest."""
 
 
 class Connections:
@@ -89,31 +90,31 @@ class Connections:
     ) -> None:
         self.app = app
         self.limits = limits
-        self.now = now  # seconds of ours, which dates what happens until the next sweep
+        self.now = now  # our own seconds: the time of everything until the next sweep
         self._swept = now
         self.refuse = refuse
         self.names = names
         self.open: set[Connection] = set()
-        self.waiting: dict[Connection, None] = {}  # those that do not take their answer, the longest first
+        self.waiting: dict[Connection, None] = {}  # those that do not read their response, the longest first
         self.closing = False  # every answer says `Connection: close`
-        self.bodies = 0  # half read
+        self.bodies = 0  # partially read
         self.half_read = 0  # bytes of them
         self.established = 0
         self.requests = 0
 
     def sweep(self, now: float) -> None:
-        """Close what has taken too long. `now` is monotonic; what we slept through is held against nobody."""
+        """Close what has taken too long. `now` is monotonic; time while we were suspended does not count."""
         self.now += min(now - self._swept, 2 * self.limits.poll_interval)
         self._swept = now
         for connection in list(self.open):
             connection.expire(self.now)
 
     def busy(self) -> int:
-        """Connections with a request that has no answer yet."""
+        """Connections with a request that has not been answered yet."""
         return sum(not connection.idle for connection in self.open)
 
     def close_idle(self) -> None:
-        """Close those without a request; the others close with their answer."""
+        """Close those without a request; the others close after their response."""
         self.closing = True
         for connection in list(self.open):
             if connection.idle:
@@ -127,14 +128,14 @@ class Connections:
         return cut
 
     def make_room(self, newcomer: "Connection") -> None:
-        """Close the longest idle connection when there are too many, but not the one that it is for."""
+        """Close the longest idle connection if there are too many, but not the newcomer."""
         if len(self.open) <= self.limits.connections:
             return
-        # One that is saying goodbye has made its room already.
+        # One that is closing has already made room.
         staying = [connection for connection in self.open if not connection.transport.is_closing()]
         if len(staying) <= self.limits.connections:
             return
-        # By name, not by age: until the next sweep the newcomer is as old as all that were used since the last.
+        # By identity, not by age: until the next sweep the newcomer is as old as all that were used since the last one.
         idle = [connection for connection in staying if connection.idle and connection is not newcomer]
         if idle:
             oldest = min(idle, key=lambda connection: connection.since)
@@ -142,7 +143,7 @@ class Connections:
             oldest.transport.close()
 
     def relieve(self) -> None:
-        """Cut off who has not taken an answer for longest, until the others' answers fit into memory."""
+        """Cut off those that have not read a response for longest, until the others' responses fit into memory."""
         unsent = sum(connection.unsent for connection in self.waiting)
         while unsent > self.limits.unsent:
             oldest = next(iter(self.waiting))

@@ -1,6 +1,6 @@
-"""The plain-HTTP port: is the process alive, may it be sent calls, what has it counted.
+"""The plain-HTTP port: liveness, readiness and metrics.
 
-Readiness is what was last known. Nothing here asks the network: a replica that cannot reach the API server
+Readiness is based on the last known state. Nothing here uses the network: a replica that cannot reach the API server
 still answers calls from one, and taking it out of the Service would turn a small outage into a large one.
 """
 
@@ -13,17 +13,17 @@ from webhook.server.watchdog import UNREADY_SECONDS, Watchdog
 
 
 class Health:
-    """What stands between this replica and its readiness, kept up to date by those who find out."""
+    """What keeps this replica from being ready, updated by the modules that find out."""
 
     def __init__(self) -> None:
         self.draining = False
         self.config_loaded = False
         self.listening = False
         self.certificate_not_after: datetime | None = None
-        self.state_problem = ""  # why the state file does not say "ready"; empty when it does, or is not asked
+        self.state_problem = ""  # why the state file does not say "ready"; empty if it does, or if there is none
 
     def problems(self, now: datetime) -> list[str]:
-        """Why the replica is not ready at `now`; nothing when it is."""
+        """Why the replica is not ready at `now`; empty if it is."""
         found = []
         if self.draining:
             found.append("stopping")
@@ -32,7 +32,7 @@ class Health:
         if self.certificate_not_after is None:
             found.append("no usable certificate yet")
         elif self.certificate_not_after <= now:
-            found.append(f"the certificate ended {self.certificate_not_after.isoformat()}")
+            found.append(f"the certificate expired {self.certificate_not_after.isoformat()}")
         elif not self.listening:
             found.append("not listening yet")
         if self.state_problem:
@@ -50,7 +50,7 @@ class Operations:
         self._watchdog = watchdog
 
     def early(self, head: Head) -> Reply:
-        """Every answer is one: nobody's body is read."""
+        """Answers every request: no body is read."""
         if head.path == b"/readyz":
             problems = self._problems()
             text = "".join(f"not ready: {problem}\n" for problem in problems) or "ready\n"
@@ -68,5 +68,5 @@ class Operations:
         return self._health.problems(self._clock()) + problem
 
     def answer(self, head: Head, _body: bytes) -> Reply:
-        """As `early`, which leaves nothing to it."""
+        """Never called, since `early` answers everything."""
         return self.early(head)

@@ -1,9 +1,9 @@
-"""The HTTPS port's door: accepts connections, and counts those that have not finished TLS against limits of their own.
+"""Accepts connections on the HTTPS port, with separate limits for those that have not finished TLS.
 
-A handshake costs us 60 kB and its client nothing, so who does not get on with it must not keep others out: the oldest
-makes room. What an event loop's own server does with a connection before its protocol hears of it cannot be bounded
-from outside, hence `accept` here and `loop.connect_accepted_socket`. TLS begins once a client's first message has come
-whole. Who sends nothing, or half of it, has a socket and nothing else, and does not compete with those who do.
+A handshake costs us 60 kB and its client nothing, so clients that do not complete it must not keep others out: the
+oldest is closed to make room. What an event loop's own server does with a connection before its protocol is called
+cannot be bounded from outside, hence `accept` here and `loop.connect_accepted_socket`. TLS begins once a client's first
+message is complete. A client that sends nothing, or half of it, uses only a socket, and does not compete with the rest.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from webhook.server.connections import Connections
 from webhook.server.tls import Certificate
 
 BACKLOG = 2048
-"""Connections that the kernel completes for us while we are busy: a burst of pods opens one each."""
+"""Connections that the kernel completes for us while we are busy: a burst of Pods opens one each."""
 
 BATCH = 64
-"""Connections that are accepted before others get their turn."""
+"""Connections that are accepted at once before other events are handled."""
 
 RECORD_HEAD = 5
 HANDSHAKE = 22
@@ -27,7 +27,7 @@ Source: RFC 8446, 5.1
 """
 
 PAUSE_SECONDS = 0.1
-"""After the system had no file handle or memory for one more: trying at once would keep a core busy until it has."""
+"""Before accepting again when the system is out of file handles or memory: retrying at once would busy-loop."""
 
 
 class Listener:
@@ -45,15 +45,15 @@ class Listener:
         self._certificate = certificate
         self._connections = connections
         self._loop = asyncio.get_running_loop()
-        self._arriving: dict[socket.socket, _Pending] = {}  # before their first message is whole, the oldest first
-        self._handshakes: dict[socket.socket, _Pending] = {}  # after it, the oldest first
+        self._arriving: dict[socket.socket, _Pending] = {}  # before their first message is complete, oldest first
+        self._handshakes: dict[socket.socket, _Pending] = {}  # after it, oldest first
         self._pause: asyncio.TimerHandle | None = None
         self.accepted = 0
         self._loop.add_reader(bound, self._accept)
 
     @property
     def port(self) -> int:
-        """The one that was asked for, or that the system chose."""
+        """The configured port, or the one that the system chose."""
         port: int = self._bound.getsockname()[1]
         return port
 
@@ -63,14 +63,14 @@ class Listener:
         return len(self._arriving) + len(self._handshakes)
 
     def sweep(self) -> None:
-        """Close what has not got through TLS in time."""
+        """Close connections that have not finished TLS in time."""
         last = self._connections.now - self._connections.limits.handshake
         for waiting in (self._arriving, self._handshakes):
             while waiting and next(iter(waiting.values())).since < last:
                 self._drop(waiting, next(iter(waiting)))
 
     def close(self) -> None:
-        """Accept nobody more, and let go of those who are not through TLS."""
+        """Stop accepting, and close connections that have not finished TLS."""
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._bound)
@@ -83,16 +83,16 @@ class Listener:
         for _ in range(BATCH):
             try:
                 accepted, address = self._bound.accept()
-            except (BlockingIOError, ConnectionAbortedError):  # no more of them, or this one left already
+            except (BlockingIOError, ConnectionAbortedError):  # no more of them, or this one is gone already
                 return
             except OSError as error:
-                self._wait_a_little(error)
+                self._back_off(error)
                 return
             self.accepted += 1
             self._take(accepted, _peer(address))
 
-    def _wait_a_little(self, error: OSError) -> None:
-        """The system has nothing left for another connection: give some back, and try again later."""
+    def _back_off(self, error: OSError) -> None:
+        """The system has no resources for another connection: release some, and try again later."""
         self._connections.refuse("accept-failed", problem=error.strerror or str(error))
         for waiting in (self._arriving, self._handshakes):
             for _ in range(min(BATCH, len(waiting))):
@@ -104,10 +104,10 @@ class Listener:
         accepted.setblocking(False)
         self._make_room(self._arriving, self._connections.limits.arriving)
         self._arriving[accepted] = _Pending(self._connections.now, peer)
-        self._loop.add_reader(accepted, self._look, accepted)
+        self._loop.add_reader(accepted, self._peek, accepted)
 
-    def _look(self, accepted: socket.socket) -> None:
-        """More of its first message is there, or it left."""
+    def _peek(self, accepted: socket.socket) -> None:
+        """More of the first message has arrived, or the client has gone."""
         pending = self._arriving[accepted]
         try:
             start = accepted.recv(RECORD_HEAD + LONGEST_RECORD, socket.MSG_PEEK)
@@ -120,8 +120,8 @@ class Listener:
             self._drop(self._arriving, accepted)
         elif pending.seen < len(start) < wanted:
             pending.seen = len(start)
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)  # not to be called before
-        else:  # it is whole, or no more will come of it
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)  # do not call again before that
+        else:  # it is complete, or will never be
             self._begin(accepted)
 
     def _begin(self, accepted: socket.socket) -> None:
@@ -129,26 +129,26 @@ class Listener:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
         self._make_room(self._handshakes, self._connections.limits.handshakes)
         self._handshakes[accepted] = pending = self._arriving.pop(accepted)
-        pending.handshake = self._loop.create_task(self._shake_hands(accepted, pending.peer))
+        pending.handshake = self._loop.create_task(self._handshake(accepted, pending.peer))
 
-    async def _shake_hands(self, accepted: socket.socket, peer: str) -> None:
+    async def _handshake(self, accepted: socket.socket, peer: str) -> None:
         limits = self._connections.limits
 
-        def through() -> None:
+        def done() -> None:
             self._handshakes.pop(accepted, None)
 
         try:
             await self._loop.connect_accepted_socket(
-                lambda: Connection(self._connections, peer, through),
+                lambda: Connection(self._connections, peer, done),
                 accepted,
                 ssl=self._certificate.context,
                 ssl_handshake_timeout=limits.handshake,
                 ssl_shutdown_timeout=limits.shutdown_timeout,
             )
         except OSError:
-            pass  # no TLS, another's name, gone: counted as accepted and not as a handshake
+            pass  # not TLS, certificate rejected, client gone: counted as accepted but not as a handshake
         finally:
-            through()
+            done()
 
     def _make_room(self, waiting: dict[socket.socket, "_Pending"], limit: int) -> None:
         if len(waiting) >= limit:
@@ -161,7 +161,7 @@ class Listener:
             self._loop.remove_reader(accepted)
         else:
             handshake.cancel()
-        accepted.close()  # or, where a transport has it, as soon as that lets go of it
+        accepted.close()  # if a transport owns it, as soon as that releases it
 
 
 class _Pending:
@@ -175,7 +175,7 @@ class _Pending:
 
 
 def _wanted(start: bytes) -> int:
-    """Bytes that a client's first message has, as far as they say; TLS may judge at once what is none."""
+    """The length of a client's first message, as far as is known; what is not a ClientHello goes to TLS at once."""
     if len(start) < RECORD_HEAD:
         return RECORD_HEAD
     length = int.from_bytes(start[3:RECORD_HEAD])
@@ -183,6 +183,6 @@ def _wanted(start: bytes) -> int:
 
 
 def _peer(address: tuple[str, int]) -> str:
-    """Address and port as people write them; IPv4 has a prefix on a socket of both families."""
+    """Address and port in the usual notation; IPv4 addresses have a prefix on a dual-stack socket."""
     host = address[0].removeprefix("::ffff:")
     return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"

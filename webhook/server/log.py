@@ -1,7 +1,7 @@
-"""One JSON object a line on stderr, for everything that this process says. Decides nothing.
+"""The log: one JSON object per line on stderr. Decides nothing.
 
-Much of it is a stranger's text. A line is bounded, and nothing in it can steer a terminal or look like another line:
-what is not printable is escaped as JSON can, so that a reader of JSON gets it back.
+Much of it is untrusted text. A line is bounded, and nothing in it can control a terminal or look like another line:
+what is not printable is escaped as in JSON, so that a JSON parser restores it.
 """
 
 import json
@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import msgspec
 
 LONGEST_FIELD = 16 * 1024
-"""Characters of one field; what is longer loses its middle. A traceback has some thousand."""
+"""Characters of one field; a longer one loses its middle. A traceback has a few thousand."""
 
 
 class Log(Protocol):
-    """What the modules need of a logger: an event in a few words, and facts as fields."""
+    """What the modules need from a logger: an event in a few words, and facts as fields."""
 
     def debug(self, event: str, **fields: Any) -> Any: ...
     def info(self, event: str, **fields: Any) -> Any: ...
@@ -28,14 +28,14 @@ class Log(Protocol):
 
 
 class Stream(Protocol):
-    """What lines are written to."""
+    """Where lines are written."""
 
     def write(self, line: bytes, /) -> object: ...
     def flush(self) -> object: ...
 
 
 class _Lossy:
-    """A stream that may lose lines: a full disk or a closed pipe is no reason to answer no reviews."""
+    """A stream that may lose lines: a full disk or a closed pipe must not keep reviews from being answered."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -50,8 +50,8 @@ class _Lossy:
 
 
 def configure(level: str, stream: Stream | None = None) -> Log:
-    """The process's logger from `level` ("debug", "info", ...) upwards; libraries' records go there too. It does not
-    raise: a line that cannot be written is lost."""
+    """The process's logger at `level` ("debug", "info", ...); libraries' records go there too. It never raises: a line
+    that cannot be written is lost."""
     structlog = _structlog()
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
@@ -72,8 +72,8 @@ def configure(level: str, stream: Stream | None = None) -> Log:
 
 
 def _structlog() -> ModuleType:
-    """structlog, without rich: it would import that for coloured tracebacks, which are not JSON, and the
-    import is most of the time between our start and the first answer."""
+    """structlog without rich, which it would import for coloured tracebacks. Those are not JSON, and the
+    import takes most of the time between our start and the first response."""
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     try:
         import structlog
@@ -84,7 +84,7 @@ def _structlog() -> ModuleType:
 
 
 def cut(text: str, longest: int) -> str:
-    """A stranger's text in a line: at most so many characters of it, and how many there were."""
+    """Untrusted text in a line: at most `longest` characters of it, and how many there were."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
 
 

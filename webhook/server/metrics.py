@@ -1,8 +1,8 @@
-"""What this replica counts, and how Prometheus reads it.
+"""The metrics of this replica, and how Prometheus reads them.
 
-Counting is adding to plain integers: all of it happens on one event loop, so nothing is locked. Scrapes are answered on
-another thread, which takes copies of what may grow meanwhile. The Prometheus library is imported by the first scrape.
-Labels come from closed sets only, never from a user's text.
+Counters are plain integers: all of them are updated on one event loop, so there are no locks. Scrapes are answered on
+another thread, which copies what may grow meanwhile. The Prometheus library is imported by the first scrape.
+Labels come only from closed sets, never from user text.
 """
 
 import sys
@@ -18,19 +18,18 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-"""Upper bounds in seconds. The API server's own histogram starts at 5 ms; a webhook ought to be below that.
-"""
+"""Upper bounds in seconds. The API server's own histogram starts at 5 ms; a webhook should be below that."""
 
 CONTENT_TYPE = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 
 
 def prepare() -> None:
-    """Import now, in a thread, what the first scrape would hold everything up for."""
+    """Import now, in a thread, what would otherwise block the first scrape."""
     import prometheus_client  # noqa: F401
 
 
 class Metrics:
-    """Every count and every last-known value of one replica."""
+    """Every counter and gauge of one replica."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, str, str, bool], int] = {}
@@ -54,7 +53,7 @@ class Metrics:
         self.ca_bundle_matches: bool | None = None
 
     def decided(self, answer: Answer, seconds: float, received: int) -> None:
-        """One review was answered, `seconds` after its headers had come."""
+        """One review was answered, `seconds` after its headers arrived."""
         key = (answer.kind, answer.operation, answer.outcome, answer.code, answer.dry_run)
         self.requests[key] = self.requests.get(key, 0) + 1
         self.buckets[bisect_left(BUCKETS, seconds)] += 1
@@ -63,11 +62,11 @@ class Metrics:
         self.sent += len(answer.body)
 
     def refuse(self, reason: str) -> None:
-        """Somebody was turned away before a review could be read."""
+        """A client was rejected before a review could be read."""
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def render(self) -> bytes:
-        """The text that `/metrics` answers with."""
+        """The body of `/metrics`."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)
@@ -82,7 +81,7 @@ class Metrics:
         return registry
 
     def collect(self) -> Iterator["Metric"]:
-        """All families, as the Prometheus library asks for them."""
+        """All metric families, for the Prometheus library."""
         yield from self._calls()
         yield from self._life()
 
@@ -98,21 +97,21 @@ class Metrics:
             requests.add_metric((kind, operation, outcome, code, "true" if dry_run else "false"), count)
         yield requests
         duration = HistogramMetricFamily(
-            "accel_webhook_request_duration_seconds", "From a review's headers to its answer."
+            "accel_webhook_request_duration_seconds", "From a review's headers to its response."
         )
         duration.add_metric((), self._cumulative(), self.seconds)
         yield duration
         refused = CounterMetricFamily(
             "accel_webhook_rejected",
-            "Calls and connections turned away before a review was read.",
+            "Calls and connections rejected before a review was read.",
             labels=("reason",),
         )
         for reason, count in self.refused.copy().items():
             refused.add_metric((reason,), count)
         yield refused
-        yield CounterMetricFamily("accel_webhook_request_bytes", "Bytes of reviews.", value=self.received)
-        yield CounterMetricFamily("accel_webhook_response_bytes", "Bytes of answers.", value=self.sent)
-        yield GaugeMetricFamily("accel_webhook_in_flight", "Calls that have no answer yet.", value=self.in_flight)
+        yield CounterMetricFamily("accel_webhook_request_bytes", "Bytes of reviews received.", value=self.received)
+        yield CounterMetricFamily("accel_webhook_response_bytes", "Bytes of responses sent.", value=self.sent)
+        yield GaugeMetricFamily("accel_webhook_in_flight", "Calls not answered yet.", value=self.in_flight)
         yield GaugeMetricFamily("accel_webhook_connections", "Open HTTPS connections.", value=self.connections)
         yield GaugeMetricFamily(
             "accel_webhook_connections_pending", "TCP connections that have not finished TLS.", value=self.pending
@@ -122,7 +121,7 @@ class Metrics:
         )
         yield CounterMetricFamily(
             "accel_webhook_handshakes",
-            "TLS handshakes completed. Far below connections accepted: clients do not trust our certificate.",
+            "TLS handshakes completed. If far below connections accepted, clients do not trust our certificate.",
             value=self.established,
         )
 
@@ -136,10 +135,10 @@ class Metrics:
     def _life(self) -> Iterator["Metric"]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        yield GaugeMetricFamily("accel_webhook_ready", "1 while /readyz says so.", value=self.ready)
+        yield GaugeMetricFamily("accel_webhook_ready", "1 while /readyz succeeds.", value=self.ready)
         yield GaugeMetricFamily(
             "accel_webhook_cert_not_after_seconds",
-            "When the serving certificate ends, Unix time; 0 before there is one.",
+            "When the serving certificate expires, Unix time; 0 before there is one.",
             value=self.certificate_not_after,
         )
         yield GaugeMetricFamily(

@@ -1,4 +1,4 @@
-"""The plain-HTTP port on a thread and an event loop of its own, so that it answers while the other loop is stalled."""
+"""The plain-HTTP port on its own thread and event loop, so that it answers while the other loop is stalled."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from webhook.server.watchdog import BEAT_SECONDS
 
 
 class Probes:
-    """One listening socket. `tick` is called on its thread, each `BEAT_SECONDS`."""
+    """One listening socket. `tick` is called on its thread, every `BEAT_SECONDS`."""
 
     def __init__(self, bound: socket.socket, connections: Connections, tick: Callable[[], None]) -> None:
         self.port: int = bound.getsockname()[1]
@@ -27,7 +27,7 @@ class Probes:
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 
@@ -39,12 +39,12 @@ class Probes:
 
     async def _serve(self) -> None:
         server = await self._loop.create_server(lambda: Connection(self._connections), sock=self._bound)
-        self._look()
+        self._beat()
         await self._stopped.wait()
         server.close()
         self._connections.abort()
 
-    def _look(self) -> None:
-        self._loop.call_later(BEAT_SECONDS, self._look)
+    def _beat(self) -> None:
+        self._loop.call_later(BEAT_SECONDS, self._beat)
         self._tick()
         self._connections.sweep(time.monotonic())

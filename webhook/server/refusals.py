@@ -1,4 +1,4 @@
-"""Who is turned away is counted, and said at most once a second: a stranger must not be able to fill the log."""
+"""Rejected clients are counted, and logged at most once a second, so that nobody can fill the log."""
 
 import time
 
@@ -6,7 +6,7 @@ from webhook.server.log import Log
 from webhook.server.metrics import Metrics
 
 QUIET_SECONDS = 1.0
-"""From one line to the next. The next says how many were left out."""
+"""Between two lines. The next one says how many were left out."""
 
 
 class Refusals:
@@ -15,17 +15,17 @@ class Refusals:
     def __init__(self, metrics: Metrics, log: Log) -> None:
         self._metrics = metrics
         self._log = log
-        self._again = 0.0  # `time.monotonic` from which on a line may be written
+        self._again = 0.0  # `time.monotonic` when the next line may be written
         self._left_out = 0
         self._latest: dict[str, str] = {}
 
     def __call__(self, reason: str, peer: str = "", problem: str = "") -> None:
-        """`reason` is a metric's label, from a closed set; `peer` and `problem` are for people."""
+        """`reason` is a metric label, from a closed set; `peer` and `problem` are for people."""
         self._metrics.refuse(reason)
         self.say(reason, peer, problem)
 
     def say(self, reason: str, peer: str = "", problem: str = "") -> None:
-        """The same for what is counted elsewhere."""
+        """The same, for what is counted elsewhere."""
         facts = {"reason": reason, "peer": peer, "problem": problem}
         self._latest = {name: value for name, value in facts.items() if value}
         if time.monotonic() < self._again:
@@ -34,7 +34,7 @@ class Refusals:
             self._write()
 
     def flush(self) -> None:
-        """Say what was left out, once it may be said."""
+        """Log what was left out, once a line may be written."""
         if self._left_out and time.monotonic() >= self._again:
             self._left_out -= 1
             self._write()

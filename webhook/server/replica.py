@@ -1,7 +1,7 @@
-"""One replica's life: start, listen, watch, stop. Knows sockets, signals and files; knows nothing of pods.
+"""The life of one replica: start, listen, watch, stop. Knows about sockets, signals and files, but not about Pods.
 
-An off-the-shelf server closes its listener at the first signal; a webhook must go on accepting while API servers learn
-that it leaves.
+An off-the-shelf server closes its listener at the first signal; a webhook must keep accepting while API servers learn
+that it is shutting down.
 """
 
 import asyncio
@@ -38,20 +38,20 @@ from webhook.server.watch import CertificateFiles, SiteFile, StateFile
 from webhook.server.watchdog import Watchdog
 
 RECEIVE_BUFFER = 64 * 1024
-"""Bytes that the kernel takes for a connection before we read them, which are also the most that one read
-brings. By default it is megabytes, and the memory of a thousand senders would be the kernel's to bound."""
+"""Bytes that the kernel buffers for a connection before we read them, which is also the maximum of one read.
+The default is megabytes, and then nothing would bound the memory of a thousand senders."""
 
 SEND_BUFFER = 128 * 1024
-"""Bytes of answers that the kernel takes for a client which does not read. By default it is megabytes, too."""
+"""Bytes of responses that the kernel buffers for a client that does not read. The default is megabytes, too."""
 
 SPARE_HANDLES = 100
-"""File handles that connections leave alone: for files, probes and scrapes."""
+"""File handles reserved for files, probes and scrapes."""
 
 SPARE_BYTES = 32 * 1024 * 1024
 TRIM_SECONDS = 10.0
-"""Grown by more than the first since the start, freed memory is handed back to the system, this often at
-most. glibc by itself keeps what a thousand connections or a few large bodies took, in pieces, and puts the
-next ones beside it."""
+"""If the process has grown by more than the first since the start, freed memory is returned to the system, at most
+this often. glibc by itself keeps what a thousand connections or a few large bodies used, in fragments, and puts the
+next ones next to it."""
 
 LIMITS = Limits()
 
@@ -59,7 +59,7 @@ Admit = Callable[[bytes, Site], Answer]
 
 
 class Stop:
-    """How far the end has been asked for: not at all, in order, without the lame-duck time, or now."""
+    """How a shutdown has been requested: not at all, gracefully, without the lame-duck time, or now."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -67,24 +67,24 @@ class Stop:
         self.now = asyncio.Event()
 
     def in_order(self) -> None:
-        """The cluster's way (SIGTERM); asked again, at once."""
+        """From the cluster (SIGTERM); the second time, at once."""
         if self.asked.is_set():
             self.now.set()
             self.hurried.set()
         self.asked.set()
 
     def without_lame_duck(self) -> None:
-        """A person's way (Ctrl-C), not behind a Service; asked again, at once."""
+        """From a person (Ctrl-C), when not behind a Service; the second time, at once."""
         self.in_order()
         self.hurried.set()
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """Where a replica can be reached, known once it listens."""
+    """Where a replica can be reached, once it is listening."""
 
     port: int
     metrics_port: int
-    ca: bytes = b""  # PEM that verifies the certificate, when it is self-signed
+    ca: bytes = b""  # PEM that verifies the certificate, if it is self-signed
 
 
 class Replica:
@@ -119,9 +119,9 @@ class Replica:
     async def run(
         self, stop: Stop, started: Callable[[Addresses], None] = lambda _: None, *, alone: bool = False
     ) -> int:
-        """Serve until told to stop; `alone` when this process is for nothing else.
+        """Serve until told to stop; `alone` if the process does nothing else.
 
-        0 when every call was answered, 1 when some had to be cut off.
+        Returns 0 if every call was answered, 1 if some had to be cut off.
         """
         probes = self._start_probes()
         self._watchdog.start(deadly=alone)
@@ -161,23 +161,23 @@ class Replica:
         return self._listener
 
     async def _first_certificate(self, stop: Stop) -> tuple[Certificate | None, bytes]:
-        """What to serve with, and the CA of a self-signed one. Waits: whoever writes the files may start
-        after us."""
+        """The serving certificate, and the CA of a self-signed one. Waits, since the files may be written
+        after we start."""
         if self._settings.self_signed:
             pem, ca = self_signed(_now())
             pair = build(pem, _now(), self._settings.tls_min_version)
             self._health.certificate_not_after = pair.not_after
             self._metrics.certificate_not_after = pair.not_after.timestamp()
             return Certificate(pair), ca
-        self._files.look()
+        self._files.poll()
         while self._files.certificate is None and not stop.asked.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.asked.wait(), 0.1)
-            self._files.look()
+            self._files.poll()
         return self._files.certificate, b""
 
     async def _watch(self) -> None:
-        """Again and again: what has expired, what has changed, and what can be given back."""
+        """Periodically: expire connections, reload changed files, return memory."""
         usual, trimmed = _resident(), time.monotonic()
         while True:
             try:
@@ -186,10 +186,10 @@ class Replica:
                 if now - trimmed > TRIM_SECONDS and _resident() > usual + SPARE_BYTES:
                     trimmed = now
                     _give_memory_back()
-                self._state.look()
+                self._state.poll()
                 if self._files.certificate is not None:
-                    self._files.look()
-                await self._site.look()
+                    self._files.poll()
+                await self._site.poll()
             except Exception as error:
                 self._log.error("watching failed", problem=repr(error))
             await asyncio.sleep(self._limits.poll_interval)
@@ -206,7 +206,7 @@ class Replica:
         self._metrics.established = self._connections.established
 
     async def _leave(self, listener: Listener, stop: Stop) -> int:
-        """Not ready, and answers carry `Connection: close`; then no new connections; then the calls in flight."""
+        """Become unready and answer with `Connection: close`; then stop accepting; then finish the calls in flight."""
         self._health.draining = True
         self._connections.closing = True
         self._log.info("stopping", lame_duck=self._settings.lame_duck)
@@ -220,7 +220,7 @@ class Replica:
 
 
 def serve(settings: Settings, decide: Admit = admit) -> int:
-    """Run one replica in this process until a signal ends it; the exit code. Problems are said on the log."""
+    """Run one replica in this process until a signal; returns the exit code. Problems are logged."""
     log = configure(settings.log_level)
     try:
         replica = Replica(settings.check(), log, decide, _within(_raise_file_limit(), LIMITS))
@@ -234,8 +234,7 @@ def serve(settings: Settings, decide: Admit = admit) -> int:
 def running(
     settings: Settings, decide: Admit = admit, log: Log | None = None, limits: Limits = LIMITS
 ) -> Iterator[Addresses]:
-    """One replica in a thread of this process, for the length of a `with`: for tries, demonstrations and
-    tests."""
+    """One replica in a thread of this process, for the duration of a `with`: for experiments, demos and tests."""
     up = threading.Event()
     found: list[Addresses] = []
     replica = Replica(settings, log or configure(settings.log_level), decide, limits)
@@ -266,15 +265,15 @@ def running(
 
 
 def settle() -> None:
-    """The collector need not look again at what start-up made, which lives for ever, nor come by several times in one
-    review: what a review makes is gone without it, and what is left for it comes from connections and errors."""
+    """Exempt the objects of start-up, which live forever, from garbage collection, and keep it from running several
+    times per review: reference counting frees what a review creates, so only connections and errors leave cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
 
 
 def self_signed(now: datetime) -> tuple[Pem, bytes]:
-    """A certificate for this machine, made in memory, and the CA that a client is to trust."""
+    """A certificate for this machine, created in memory, and the CA that a client must trust."""
     from certs import authority
 
     ca = authority.new_ca(now)
@@ -297,7 +296,7 @@ def _parser(path: str) -> Callable[[bytes], Site]:
 
 
 def _raise_file_limit() -> int:
-    """As many file handles as the system allows, and how many that is; Go programs do the same at start."""
+    """Raise the limit of file handles to the system's maximum, which is returned; Go programs do the same at start."""
     if sys.platform == "win32":
         return sys.maxsize
     import resource
@@ -309,7 +308,7 @@ def _raise_file_limit() -> int:
 
 
 def _within(handles: int, limits: Limits) -> Limits:
-    """Limits that leave file handles for everything else: each connection has one."""
+    """Limits that leave file handles for everything else: each connection uses one."""
     wanted = limits.arriving + limits.handshakes + limits.connections
     share = min(1.0, (handles - SPARE_HANDLES) / wanted)
     return msgspec.structs.replace(
@@ -321,7 +320,7 @@ def _within(handles: int, limits: Limits) -> Limits:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A socket on one address, or on all of both families where none is named."""
+    """A socket on one address, or on all IPv4 and IPv6 addresses if none is given."""
     if host:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         bound = socket.create_server((host, port), family=family)
@@ -335,7 +334,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process holds; 0 where the system does not say."""
+    """Resident memory of this process in bytes; 0 if the system does not say."""
     try:
         with open("/proc/self/statm") as statm:
             return int(statm.read().split()[1]) * mmap.PAGESIZE
@@ -344,7 +343,7 @@ def _resident() -> int:
 
 
 def _give_memory_back() -> None:
-    """Takes a few milliseconds. Only glibc has it, and only glibc needs it."""
+    """Takes a few milliseconds. Only glibc has and needs this."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""What a connection and an application say to each other: the head of a request, its body as bytes, and a reply."""
+"""The interface between a connection and an application: the head of a request, its body as bytes, and a reply."""
 
 from typing import Protocol
 
@@ -9,18 +9,18 @@ TEXT = b"content-type: text/plain; charset=utf-8\r\n"
 
 
 class Head(msgspec.Struct, gc=False):
-    """What a request says before its body, as far as anybody here asks."""
+    """What precedes a request's body, as far as it is used here."""
 
     method: bytes
     path: bytes  # as sent; nothing is decoded
     query: bytes
     media: bytes  # Content-Type, as sent
-    arrived: float  # `time.perf_counter` when the last header had come
+    arrived: float  # `time.perf_counter` when the last header had arrived
     peer: str  # address and port of the client
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """One answer. Content-Length and, where it is due, `Connection: close` are added to its headers."""
+    """One response. Content-Length and, if needed, `Connection: close` are added to its headers."""
 
     status: int
     body: bytes
@@ -32,13 +32,13 @@ class Application(Protocol):
     """What a port does with requests."""
 
     def early(self, head: Head) -> Reply | None:
-        """The answer to a request whose body need not be read; None where it must be."""
+        """The response to a request whose body need not be read; None if it must be."""
 
     def answer(self, head: Head, body: bytes) -> Reply:
-        """The answer to a whole request. It is not to raise: that ends the connection without an answer."""
+        """The response to a whole request. It must not raise: that would end the connection without a response."""
 
 
 class Refuse(Protocol):
-    """Told whenever somebody is turned away. `reason` is a metric's label, from a closed set."""
+    """Called whenever a client is rejected. `reason` is a metric label, from a closed set."""
 
     def __call__(self, reason: str, peer: str = "", problem: str = "") -> object: ...

@@ -1,9 +1,9 @@
-"""The serving certificate: bytes of PEM -> a checked SSLContext, and its swap while connections come in.
+"""The serving certificate: PEM bytes -> a checked SSLContext, and its replacement while connections arrive.
 
-Never `load_cert_chain` into a context that serves: a pair that does not match leaves it unable to shake hands
-at all. A new context is built beside it and checked, and each connection is given the newest.
+Never `load_cert_chain` into a context in use: a mismatched pair leaves it unable to complete any handshake.
+A new context is built separately and checked, and each connection gets the newest.
 
-Who wrote the files is none of this module's business, and it takes no clock.
+This module does not care who wrote the files, and reads no clock.
 """
 
 import os
@@ -29,7 +29,7 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class Pem(msgspec.Struct, frozen=True):
-    """What the files hold, as read at one moment."""
+    """The contents of the files, as read at one time."""
 
     certificate: bytes
     key: bytes
@@ -40,7 +40,7 @@ class Pem(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """A certificate that can serve, and the facts that are worth knowing of it."""
+    """A certificate that can serve, and some facts about it."""
 
     context: ssl.SSLContext
     not_after: datetime
@@ -49,14 +49,14 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def build(pem: Pem, now: datetime, minimum: str = "1.2") -> Pair:
-    """A context that serves `pem`; raises `BadPair` where it could not be served at `now`."""
+    """A context that serves `pem`; raises `BadPair` if it cannot be served at `now`."""
     leaf, names = _checked(pem, now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = MINIMUM[minimum]
     context.set_ciphers(CIPHERS)
-    # The API server speaks HTTP/1.1 to webhooks behind a Service; one that offers h2 as well is told so.
+    # The API server speaks HTTP/1.1 to webhooks behind a Service; if it offers h2 as well, ALPN settles it.
     context.set_alpn_protocols(["http/1.1"])
-    # It also resumes no session, so tickets would be work for nobody.
+    # It also resumes no sessions, so tickets would be wasted work.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     try:
@@ -71,7 +71,7 @@ def build(pem: Pem, now: datetime, minimum: str = "1.2") -> Pair:
 
 
 def names_of(peer: dict[str, object]) -> frozenset[str]:
-    """Common names and DNS names in a verified client's certificate, as `SSLSocket.getpeercert` gives it."""
+    """Common names and DNS names in a verified client certificate, as returned by `SSLSocket.getpeercert`."""
     subject = peer.get("subject", ())
     alternative = peer.get("subjectAltName", ())
     assert isinstance(subject, tuple)
@@ -81,18 +81,18 @@ def names_of(peer: dict[str, object]) -> frozenset[str]:
 
 
 class Certificate:
-    """The one mutable thing here: what new connections are served with."""
+    """The one mutable object here: the certificate for new connections."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """The context for the next connection."""
         return self.pair.context
 
     def use(self, pair: Pair) -> None:
-        """Serve `pair` from the next connection on; those that are open keep what they have."""
+        """Serve `pair` from the next connection on; open ones keep theirs."""
         self.pair = pair
 
 
@@ -100,14 +100,14 @@ def _checked(pem: Pem, now: datetime) -> tuple[x509.Certificate, tuple[str, ...]
     try:
         chain = x509.load_pem_x509_certificates(pem.certificate)
     except ValueError as error:
-        raise BadPair("the certificate file holds no readable PEM certificate") from error
+        raise BadPair("the certificate file contains no readable PEM certificate") from error
     leaf = chain[0]
     if leaf.public_key() != _public_key(pem.key):
         raise BadPair("the key file does not belong to the certificate")
     if leaf.not_valid_after_utc <= now:
-        raise BadPair(f"the certificate ended {leaf.not_valid_after_utc.isoformat()}")
+        raise BadPair(f"the certificate expired {leaf.not_valid_after_utc.isoformat()}")
     if leaf.not_valid_before_utc > now:
-        raise BadPair(f"the certificate begins {leaf.not_valid_before_utc.isoformat()}")
+        raise BadPair(f"the certificate is not valid before {leaf.not_valid_before_utc.isoformat()}")
     for number, (child, parent) in enumerate(pairwise(chain), start=1):
         if not _issued(child, parent):
             raise BadPair(f"certificate {number + 1} in the file did not issue certificate {number}")
@@ -118,7 +118,7 @@ def _public_key(key: bytes) -> object:
     try:
         return load_pem_private_key(key, password=None).public_key()
     except (ValueError, TypeError) as error:
-        raise BadPair("the key file holds no readable, unencrypted PEM private key") from error
+        raise BadPair("the key file contains no readable, unencrypted PEM private key") from error
 
 
 def _issued(child: x509.Certificate, parent: x509.Certificate) -> bool:
@@ -130,20 +130,20 @@ def _issued(child: x509.Certificate, parent: x509.Certificate) -> bool:
 
 
 def _server_names(leaf: x509.Certificate) -> tuple[str, ...]:
-    """The leaf's DNS names and addresses. Go's clients read no common name, so it needs one of these."""
+    """The leaf's DNS names and addresses. Go clients ignore the common name, so it needs one of these."""
     try:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        raise BadPair("the certificate has no subjectAltName, and API servers read no other name") from None
+        raise BadPair("the certificate has no subjectAltName, and API servers ignore other names") from None
     dns: list[str] = names.get_values_for_type(x509.DNSName)
     return (*dns, *map(str, names.get_values_for_type(x509.IPAddress)))
 
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path that holds exactly the bytes that were checked; OpenSSL's loader in Python takes nothing else.
+    """A file with exactly the bytes that were checked; Python's OpenSSL loader accepts only paths.
 
-    In memory where the system can: the pod's file system is read-only, and the key has no business on a disk.
+    In memory if the system supports it: the Pod's file system is read-only, and the key must not be on disk.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("accel-tls")

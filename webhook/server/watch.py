@@ -1,8 +1,8 @@
 """Files that others replace while we serve: the certificate, the site config, the state of `accel certs run`.
 
 Each is read about once a second and compared byte by byte. That costs microseconds, and unlike change events
-or modification times it cannot be fooled: a kubelet swaps a symlink two directories up, others write in
-place. What cannot be used is refused, said once and counted, and what was good before stays.
+or modification times it misses nothing: a kubelet swaps a symlink two directories up, others write in
+place. Invalid contents are refused, logged once and counted, and the last good ones stay in use.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def read(path: str) -> bytes:
 
 
 class CertificateFiles:
-    """Certificate, key and, where configured, the clients' CA: they are taken together."""
+    """Certificate, key and, if configured, the client CA: they are loaded together."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class CertificateFiles:
         self._log = log
         self._clock = clock
         self._used: Pem | None = None
-        self._doubt = ""  # what was wrong when looked at last
-        self._problem = ""  # what was wrong twice running, and said
+        self._doubt = ""  # what was wrong at the last poll
+        self._problem = ""  # what was wrong twice in a row, and logged
         self.certificate: Certificate | None = None
 
-    def look(self) -> None:
-        """Use what is there now, when it is new and good.
+    def poll(self) -> None:
+        """Use the current files, if they are new and good.
 
-        What is bad is refused when it was bad in the same way the last time: files that are just being
-        exchanged, or written half, get that long to become whole.
+        Bad ones are refused if they were bad in the same way the last time: files that are being
+        replaced, or are half-written, get that long to become complete.
         """
         doubt = ""
         try:
@@ -93,8 +93,8 @@ class CertificateFiles:
             return
         self._problem = problem
         self._metrics.certificate_reloads["failure"] += 1
-        stays = "the old one stays" if self.certificate else "waiting for a usable one"
-        self._log.error("certificate refused", problem=problem, effect=stays)
+        effect = "the old one stays in use" if self.certificate else "waiting for a usable one"
+        self._log.error("certificate refused", problem=problem, effect=effect)
 
 
 class SiteFile:
@@ -121,20 +121,20 @@ class SiteFile:
         self.site = self._first()
 
     def _first(self) -> Site:
-        """The config to start with; raises `Unusable` or `BadConfig`, as there is no last good one yet."""
+        """The config to start with; raises `Unusable` or `BadConfig`, since there is no last good one yet."""
         self._used = read(self._path) if self._path else b""
         site = self._parse(self._used)
         self._loaded()
         return site
 
-    async def look(self) -> None:
-        """Use what is there now, when it is new and good. Parsed in a thread: a large one takes long."""
+    async def poll(self) -> None:
+        """Use the current file, if it is new and good. Parsed in a thread: a large one takes long."""
         if not self._path:
             return
         try:
             data = read(self._path)
             if data == self._used:
-                self._mended()
+                self._recovered()
             elif data != self._tried:
                 self._tried = data
                 self.site = await asyncio.to_thread(self._parse, data)
@@ -144,13 +144,13 @@ class SiteFile:
         except (Unusable, BadConfig) as error:
             self._refuse(str(error))
 
-    def _mended(self) -> None:
+    def _recovered(self) -> None:
         self._problem = ""
         self._tried = self._used
         self._metrics.config_intact = True
 
     def _loaded(self) -> None:
-        self._mended()
+        self._recovered()
         self._health.config_loaded = True
         self._metrics.config_sha256 = hashlib.sha256(self._used).hexdigest()[:12]
         self._metrics.config_loaded_at = self._clock().timestamp()
@@ -162,18 +162,18 @@ class SiteFile:
             return
         self._problem = problem
         self._metrics.config_reloads["failure"] += 1
-        self._log.error("site config refused", problem=problem, effect="the old one stays")
+        self._log.error("site config refused", problem=problem, effect="the old one stays in use")
 
 
 class CertsState(msgspec.Struct, frozen=True):
-    """What `accel certs run` says of itself."""
+    """What `accel certs run` reports."""
 
     ready: bool  # our CA is in every entry of the webhook configuration
     problem: str = ""  # why not, in a sentence
 
 
 class StateFile:
-    """The state of `accel certs run`, as last known: a file that goes away or breaks changes nothing."""
+    """The last known state of `accel certs run`: a missing or broken file changes nothing."""
 
     def __init__(self, path: str, health: Health, metrics: Metrics) -> None:
         self._path = path
@@ -183,8 +183,8 @@ class StateFile:
             health.state_problem = f"{path}: not written yet"
             metrics.ca_bundle_matches = False
 
-    def look(self) -> None:
-        """Take over what the file says."""
+    def poll(self) -> None:
+        """Update from the file."""
         if not self._path:
             return
         try:

@@ -1,4 +1,4 @@
-"""`helm test`: asks the API server for an annotated pod without creating it, and looks at what would be stored."""
+"""`helm test`: creates an annotated Pod as a dry run, and checks what would be stored."""
 
 import json
 import os
@@ -30,14 +30,14 @@ request = urllib.request.Request(
     f"https://{address}/api/v1/namespaces/{namespace}/pods?dryRun=All", json.dumps(pod).encode(), headers
 )
 trust = ssl.create_default_context(cafile=f"{credentials}/ca.crt")
-# The API server is asked directly, as the webhook is by it.
+# No proxy: the API server is called directly.
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
 try:
     with opener.open(request, timeout=30) as answer:
         stored = json.load(answer)
 except urllib.error.HTTPError as error:
-    sys.exit(f"the API server refused an annotated pod in {namespace}: {json.load(error)['message']}")
+    sys.exit(f"the API server refused an annotated Pod in {namespace}: {json.load(error)['message']}")
 limits = stored["spec"]["containers"][0].get("resources", {}).get("limits", {})
 if limits.get("google.com/tpu") != "4":
-    sys.exit(f"a pod of tpu-v4-8 in {namespace} came back without its four chips; its limits: {limits}")
-sys.stdout.write(f"a pod of tpu-v4-8 in {namespace} would be stored with {limits['google.com/tpu']} google.com/tpu\n")
+    sys.exit(f"a Pod with tpu-v4-8 in {namespace} came back without its four chips; its limits: {limits}")
+sys.stdout.write(f"a Pod with tpu-v4-8 in {namespace} would be stored with {limits['google.com/tpu']} google.com/tpu\n")

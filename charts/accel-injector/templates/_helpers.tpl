@@ -10,7 +10,7 @@
 {{- .Values.serviceAccount.name | default (include "accel-injector.fullname" .) -}}
 {{- end -}}
 
-{{/* The Secret that holds the serving certificate's authority (self-managed) or the certificate itself. */}}
+{{/* The Secret that contains the serving certificate's CA (self-managed) or the certificate itself. */}}
 {{- define "accel-injector.secretName" -}}
 {{- if eq .Values.tls.mode "existing-secret" -}}
 {{- .Values.tls.existingSecret -}}
@@ -65,7 +65,7 @@ metadata:
 {{- end -}}
 {{- end -}}
 
-{{/* The volume that a kubelet would mount by itself, for the one container that may have it. */}}
+{{/* The volume that is usually mounted automatically, for the one container that may have it. */}}
 {{- define "accel-injector.apiAccess" -}}
 - name: api-access
   projected:
@@ -73,7 +73,7 @@ metadata:
     sources:
       - serviceAccountToken:
           path: token
-          # The least that there is; the kubelet renews it in time. It is void when the pod is gone.
+          # The minimum; the kubelet renews it in time. It becomes invalid when the Pod is deleted.
           expirationSeconds: 600
       - configMap:
           name: kube-root-ca.crt
@@ -103,7 +103,7 @@ eks
 {{- toYaml (merge (dict "platform" (include "accel-injector.platform" .)) (omit .Values.config "platform")) -}}
 {{- end -}}
 
-{{/* Resources whose mere presence applies a profile, as JSON: `detect`, and what the legacy format names. */}}
+{{/* Resources whose presence alone applies a profile, as JSON: `detect`, and those of the legacy format. */}}
 {{- define "accel-injector.detected" -}}
 {{- concat (.Values.config.detect | default list) (keys (.Values.config.accelerators | default dict)) | uniq | sortAlpha | toJson -}}
 {{- end -}}
@@ -128,7 +128,7 @@ line break is a space).
   sideEffects: None
   failurePolicy: {{ .failurePolicy }}
   timeoutSeconds: {{ $values.webhook.timeoutSeconds }}
-  # Another webhook may add a container after us; the second pass is for that one.
+  # Another webhook may add a container after us; the second call is for that one.
   reinvocationPolicy: IfNeeded
   matchPolicy: Equivalent
   namespaceSelector:
@@ -138,7 +138,7 @@ line break is a space).
       - key: kubernetes.io/metadata.name
         operator: NotIn
         values: {{ concat (list "kube-system" "kube-node-lease" .root.Release.Namespace) $values.webhook.excludedNamespaces | uniq | toJson }}
-  # Said, so that it is ours and an upgrade takes away one that somebody added.
+  # Explicit, so that we own the field and an upgrade removes a selector that somebody added.
   objectSelector: {}
   rules:
     {{- range .rules }}

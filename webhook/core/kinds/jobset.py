@@ -191,6 +191,12 @@ def _replicas_for_hosts(jobset: schema.JobSet, targets: Targets) -> Iterator[War
             yield Warn("replicas-are-slices", facts)
 
 
+PROCESS_ID: Final = "JAX_PROCESS_ID"
+"""Made of the index in a Job, it is the same in every slice.
+
+Source: https://github.com/kubeflow/trainer/issues/3537
+"""
+
 SUFFIX: Final = "xxxxx"
 """What makes the name of a Pod unique. JobSet counts it where it checks the names of hosts.
 
@@ -309,6 +315,8 @@ class JobSet(Kind[schema.JobSet]):
         yield from _groups(jobset, targets)
         yield from _host_names(jobset, targets)
         yield from _replicas_for_hosts(jobset, targets)
+        if any(t.resolution.slices is not None and slices.says(t.resolution, PROCESS_ID) for t in targets):
+            yield Warn("repeated-process-id")
         for target in targets:
             if target.resolution.multi_host:
                 index, job = _job_of(jobset, target)
@@ -317,6 +325,10 @@ class JobSet(Kind[schema.JobSet]):
                 yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
                 yield from _placement(jobset, job, target, context)
                 yield from divided_ids(target)
+
+    def slices(self, jobset: schema.JobSet, target: Target) -> int | None:
+        """Each of a replicated job's replicas is one."""
+        return _job_of(jobset, target)[1].jobs
 
     def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
         """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.

@@ -121,6 +121,10 @@ class Kind(Generic[V]):
         """Edits and warnings outside the templates."""
         return ()
 
+    def slices(self, _obj: V, _target: Target) -> int | None:
+        """How many slices, or groups of one, a template makes; None where the kind does not say it."""
+        return None
+
     def stripped(self, obj: V) -> V:
         """The object without what injection writes, for kinds whose templates can change."""
         return obj

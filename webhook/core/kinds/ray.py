@@ -103,6 +103,11 @@ class Ray(Kind[V]):
                 where = f"{target.template.name}: numOfHosts"
                 raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
 
+    def slices(self, ray: V, target: Target) -> int | None:
+        """Each of a worker group's replicas is one."""
+        index = target.template.path[-2]
+        return dict(groups_of(cluster_of(ray)[1]))[index].replicas if isinstance(index, int) else None
+
 
 @final
 class RayCluster(Ray[schema.RayCluster]):

@@ -69,7 +69,7 @@ def _detected(job: schema.VolcanoJob, context: Context) -> bool:
     return any(
         _is_tpu(resource)
         for template in VOLCANOJOB.templates(job)
-        if not any({INJECT, TYPE}.intersection(annotations_of(level)) for level in template.levels)
+        if not any(INJECT in said or TYPE in said for said in map(annotations_of, template.levels))
         for resource in resources(template.spec, context.site)
     )
 

@@ -14,8 +14,11 @@ from webhook.core.template import GKE, NOBODY, PodTemplate, first_user_of
 JOBSET_NAME: Final = "ACCEL_JOBSET_NAME"
 JOBSET_NAME_PATH: Final = "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"
 MEGASCALE: Final = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
+COORDINATOR: Final = "ACCEL_COORDINATOR"
 MEGASCALE_PORT: Final = 8080
-"""libtpu's own choice for traffic between slices."""
+MEGASCALE_DEBUG_PORT: Final = 8090
+"""For traffic between slices, and for looking at it. libtpu chooses 8080 and 8081 for every process; those of one host
+take the next ones from these."""
 PROCESS_PORT: Final = 8471
 """libtpu's own choice for traffic within a slice; the processes of one host have the next ones.
 
@@ -71,10 +74,14 @@ def _megascale(resolution: Resolution, have: set[str]) -> list[Env]:
     if counted is None or counted is slices.NO_SLICES:
         return [_value(number, "1"), _value(index, "0"), _value(coordinator, "")] if _is_told_one(resolution) else []
     ours = [_field(number, counted.number), _field(index, counted.index)]
+    divided = resolution.full and len(resolution.device_containers) > 1
+    port = f":{MEGASCALE_PORT}" if divided else ""  # libtpu's own choice is that of the process that asks
+    if counted.coordinator_path and port:
+        return [_field(COORDINATOR, counted.coordinator_path), *ours, _value(coordinator, f"$({COORDINATOR}){port}")]
     if counted.coordinator_path:
         return [*ours, _field(coordinator, counted.coordinator_path)]
     needed = [_field(JOBSET_NAME, JOBSET_NAME_PATH)] if JOBSET_NAME in counted.coordinator else []
-    return [*needed, *ours, _value(coordinator, counted.coordinator)]
+    return [*needed, *ours, _value(coordinator, counted.coordinator + port)]
 
 
 def _is_told_one(resolution: Resolution) -> bool:
@@ -135,6 +142,7 @@ def _worker(resolution: Resolution, worker: Worker, process: int, have: set[str]
     yield from _addresses(worker, hosts, process, processes, have)
     if processes > 1 and resolution.slices is not None and resolution.slices is not slices.NO_SLICES:
         yield _value("MEGASCALE_PORT", str(MEGASCALE_PORT + process))
+        yield _value("MEGASCALE_DEBUG_PORT", str(MEGASCALE_DEBUG_PORT + process))
 
 
 def _addresses(worker: Worker, hosts: int, process: int, processes: int, have: set[str]) -> Iterator[Env]:
@@ -197,7 +205,7 @@ def _place(template: PodTemplate, resolution: Resolution, others: str) -> str:
 
 
 def _why_not(template: PodTemplate, resolution: Resolution) -> str:
-    if resolution.accelerator.slice is None:
+    if resolution.accelerator.slice is None or resolution.placed_only:
         return ""
     if resolution.full:
         return "there already"

@@ -1,6 +1,6 @@
-"""One entry of the catalogue as it is written in `data/*.yaml` and in the site config's `catalogue:`.
+"""One entry of the catalogue as written in `data/*.yaml` and in the site config's `catalogue:`.
 
-These Structs are the schema: an unknown key is an error. They hold facts, and decide nothing.
+These Structs are the schema: an unknown key is an error. They contain facts, and decide nothing.
 """
 
 import re
@@ -20,16 +20,16 @@ Labels = dict[str, str | tuple[str, ...]]
 """Node label to its value, or to several values any of which will do."""
 
 MOST = 65536
-"""Devices in one machine, chips along a side: nothing that exists comes near."""
+"""Devices in one machine, chips along a side: no existing hardware comes close."""
 
 CUBES = 4096
-"""Cubes in one slice; the largest that can be had is tpu7x's, of 144.
+"""Cubes in one slice; the largest available is tpu7x's, of 144.
 
 Source: https://docs.cloud.google.com/tpu/docs/tpu7x
 """
 
 SHAPES = 256
-"""Topologies that one entry lists. Each is looked at whenever a type of it is asked for."""
+"""Topologies that one entry lists. All are searched whenever one of its types is resolved."""
 
 PER_CHIP = 16
 """TensorCores, or ports, of one chip; there are at most 2."""
@@ -45,7 +45,7 @@ _NAME = re.compile(r"[a-z0-9]++(?:[-._]++[a-z0-9]++)*+")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel", tag_field="kind"):
-    """What every entry has."""
+    """The fields of every entry."""
 
     name: str
     """What the entry describes, and what a later entry of the same name replaces."""
@@ -59,7 +59,7 @@ class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The slices of one generation that are built from whole cubes."""
 
     most: int
-    """The most cubes in one slice."""
+    """Maximum number of cubes in one slice."""
     longest: int
     """The longest side, in chips."""
     edge: int = 4
@@ -79,7 +79,7 @@ class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
-    """A TPU generation. `name` is libtpu's word for it, as in TPU_ACCELERATOR_TYPE: `v5litepod`."""
+    """A TPU generation. `name` is libtpu's name for it, as in TPU_ACCELERATOR_TYPE: `v5litepod`."""
 
     prefix: str
     """Canonical type names are `<prefix>-<number>` and `<prefix>-<shape>`."""
@@ -90,23 +90,23 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     dimensions: Literal[2, 3]
     """Axes of a topology."""
     shapes: tuple[str, ...]
-    """Slices smaller than a cube, or all where there are no cubes; each is its size's default topology."""
+    """Slices smaller than a cube, or all slices if there are no cubes; each is the default topology of its size."""
     wrap: Literal["all-from-4", "axis-of-16"]
-    """Which axes close into a ring: all once every side is 4 or more, or each one of exactly 16."""
+    """Which axes wrap around: all once every side is 4 or more, or each one of exactly 16."""
     cubes: Cubes | None = None
-    """Larger slices, by rule."""
+    """Larger slices, defined by a rule."""
     chips_per_host: int = 4
     """Chips in one machine of a slice."""
     other_hosts: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
-    """Shapes whose machines have another number of chips, first choice first."""
+    """Shapes whose machines have a different number of chips, in order of preference."""
     label: str = ""
     """Value of the node label cloud.google.com/gke-tpu-accelerator."""
     single_host_label: str = ""
-    """That label's value where a slice is one machine, if it differs."""
+    """That label's value if a slice is one machine, if it differs."""
     ici_resiliency: bool = False
-    """Slices of whole cubes go on after a broken link between chips: ENABLE_ICI_RESILIENCY."""
+    """Slices of whole cubes survive a broken link between chips: ENABLE_ICI_RESILIENCY."""
     ports_per_chip: int = 1
-    """Runtime metrics ports of one chip."""
+    """Runtime metrics ports per chip."""
     multislice: bool = True
     """Several slices can form one job over the data-centre network."""
     divisible: bool = False
@@ -114,7 +114,7 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     legacy_resource: str = ""
     """The resource of the old TPU Node architecture; its quantity is TensorCores."""
     legacy_only: bool = False
-    """No machine with chips of its own exists: always the legacy resource."""
+    """No machine with its own chips exists: always the legacy resource."""
     tolerations: tuple[str, ...] = ("google.com/tpu",)
     """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
     other_resources: tuple[str, ...] = ()
@@ -125,21 +125,21 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
         if not 1 <= len(self.shapes) <= SHAPES:
             raise ValueError(f"shapes: found {len(self.shapes)} topologies; valid: 1 to {SHAPES}")
         if not (1 <= self.cores_per_chip <= PER_CHIP and 1 <= self.ports_per_chip <= PER_CHIP):
-            raise ValueError(f"coresPerChip: this and portsPerChip are numbers from 1 to {PER_CHIP}")
+            raise ValueError(f"coresPerChip: this and portsPerChip must be numbers from 1 to {PER_CHIP}")
         for text in (*self.shapes, *self.other_hosts):
             shape = topology.parse(text)
             if shape is None or len(shape) != self.dimensions:
-                raise ValueError(f"shapes: {quoted(text)} is not a topology of {self.dimensions} sizes")
+                raise ValueError(f"shapes: {quoted(text)} is not a topology with {self.dimensions} dimensions")
             self._check_hosts(text, shape)
         if self.cubes and self.dimensions != 3:
             raise ValueError("cubes: a generation with cubes has 3 dimensions")
         if self.cubes:
             self._check_hosts("a cube", (self.cubes.edge,) * 3)
         if self.prefix.removeprefix("tpu-") not in self.spellings:
-            raise ValueError(f"prefix: {quoted(self.prefix)} is none of the spellings, with or without tpu-")
+            raise ValueError(f"prefix: {quoted(self.prefix)} is not one of the spellings, with or without tpu-")
         for spelling in self.spellings:
             if not _SPELLING.fullmatch(spelling):
-                raise ValueError(f"spellings: {quoted(spelling)} is not lower-case letters and digits")
+                raise ValueError(f"spellings: {quoted(spelling)} must be lower-case letters and digits")
         syntax.check_value(self.label, "label")
         syntax.check_value(self.single_host_label, "singleHostLabel")
         for taint in self.tolerations:
@@ -147,10 +147,10 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
         check_resources(self.other_resources)
 
     def _check_hosts(self, text: str, shape: topology.Shape) -> None:
-        """Every number of chips per host that the shape may have must tile it."""
+        """Every number of chips per host that is allowed for the shape must tile it."""
         counts = self.other_hosts.get(text, (self.chips_per_host,))
         if not counts:
-            raise ValueError(f"otherHosts: {text} has no number of chips")
+            raise ValueError(f"otherHosts: {text} lists no number of chips")
         for count in counts:
             if count not in topology.HOST_BOUNDS:
                 raise ValueError(f"chipsPerHost: a host of {count} chips has no known layout")
@@ -159,23 +159,23 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
 
 
 class Mig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """How parts of a GPU are asked for."""
+    """How partitions of a GPU are requested."""
 
     prefix: str
-    """Type names of a part of any model are `<prefix><profile>`."""
+    """The type name of a partition of any model is `<prefix><profile>`."""
     resource: str
-    """The resource of a part is this and the profile."""
+    """The resource of a partition is this followed by the profile."""
     labels: dict[Platform, str] = msgspec.field(default_factory=dict)
-    """Where a part is an ordinary device on a node that a label marks: the label, whose value is the profile."""
+    """Platforms where a partition is an ordinary device on a labelled node: the label, whose value is the profile."""
 
 
 class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
-    """Devices of a vendor, whatever the model: a type by itself, and what models and instances build on."""
+    """Devices of a vendor, whatever the model: a type by itself, and the base of models and instances."""
 
     family: str
-    """The vendor's word that a program may branch on."""
+    """A short name of the vendor or product line, for programs to branch on."""
     resource: str
-    """What containers ask for."""
+    """The resource that containers request."""
     tolerations: tuple[str, ...] = ()
     """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
@@ -186,7 +186,7 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     other_annotations: tuple[str, ...] = ()
     """Annotations of a Pod by which they are asked for."""
     mig: Mig | None = None
-    """Set where devices can be had in parts."""
+    """Set if devices can be partitioned."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -202,25 +202,25 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
 
 
 class Model(Entry, frozen=True, kw_only=True, tag="model"):
-    """One model of such devices, with the memory where the model has several sizes."""
+    """One model of such devices; its name includes the memory size if the model has several."""
 
     of: str
     """The `devices` entry that it belongs to."""
     aliases: tuple[str, ...] = ()
     """Other names that people use for it."""
     select: dict[Platform, Labels] = msgspec.field(default_factory=dict)
-    """Node labels of the model. A platform that is missing has none that is publicly known."""
+    """Node labels of the model. A missing platform has no publicly known label."""
     mig: tuple[str, ...] = ()
-    """Profiles of its parts."""
+    """Profiles of its partitions."""
     most: dict[Platform, int] = msgspec.field(default_factory=dict)
-    """The most devices in one node, where that is publicly known."""
+    """Maximum number of devices in one node, if publicly known."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """More taints on its nodes, on some platforms."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if any(not 1 <= most <= MOST for most in self.most.values()):
-            raise ValueError(f"most: devices in one node are numbers from 1 to {MOST}")
+            raise ValueError(f"most: devices in one node must be numbers from 1 to {MOST}")
         for labels in self.select.values():
             for key, values in labels.items():
                 syntax.check_key(key, "select")
@@ -232,22 +232,22 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
 
 
 class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
-    """A cloud's machine type with all its devices."""
+    """A cloud's machine type, with all its devices."""
 
     of: str
     """The `devices` entry that its devices belong to."""
     instance_type: str
     """Value of the node label node.kubernetes.io/instance-type."""
     count: int
-    """Its devices."""
+    """The number of its devices."""
     extras: dict[str, int] = msgspec.field(default_factory=dict)
-    """Other resources that it has and that a job on it wants."""
+    """Other resources of the machine that a job on it needs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         syntax.check_value(self.instance_type, "instanceType")
         if any(not 1 <= amount <= MOST for amount in (self.count, *self.extras.values())):
-            raise ValueError(f"count: this and each of extras are numbers from 1 to {MOST}")
+            raise ValueError(f"count: this and each of extras must be numbers from 1 to {MOST}")
         for key in self.extras:
             syntax.check_key(key, "extras")
 
@@ -285,7 +285,7 @@ def _check_taint(text: str, where: str) -> None:
 
 
 def types(entry: AnyEntry) -> int:
-    """Names of types that an entry is for, at most."""
+    """The number of type names that an entry defines, at most."""
     if isinstance(entry, Tpu):
         cubes = entry.cubes
         return len(entry.shapes) + (cubes.defaults_up_to + len(cubes.defaults) if cubes else 0)
@@ -293,5 +293,5 @@ def types(entry: AnyEntry) -> int:
 
 
 def several(values: str | Iterable[str]) -> tuple[str, ...]:
-    """One value or several, as several."""
+    """One value or several, as a tuple."""
     return (values,) if isinstance(values, str) else tuple(values)

@@ -1,7 +1,7 @@
-"""The site config as it is written: what the cluster's admin decides.
+"""The site config as written: what the cluster's admin decides.
 
-`Config` and what it holds are the file's schema; the text under each field is its reference documentation.
-Users choose by annotation only among what stands here: no annotation can name a host path or a privilege.
+`Config` and the Structs in it are the file's schema; the text under each field is its reference documentation.
+Annotations only choose among what is defined here: no annotation can name a host path or a privilege.
 """
 
 import re
@@ -21,10 +21,10 @@ MOST_CLAIM_PATTERNS = 64
 """Each is tried on every claim of a pod."""
 
 LONGEST_NAME = 50
-"""Characters of a placement's or a profile's name: names of volumes are made of them."""
+"""Characters of a placement's or a profile's name: volume names are derived from it."""
 
 LONGEST_PATTERN = 253
-"""Characters of a shell pattern, as of what it is for: a namespace has at most 63, a type's name 60."""
+"""Characters of a shell pattern. What it matches is shorter: a namespace has at most 63, a type name 60."""
 
 MOST_PATTERNS = 10_000
 """Shell patterns of a site config. Most of them are tried for each object."""
@@ -45,23 +45,23 @@ _ENV_NAME = re.compile(r"[ -<>-~]++")
 
 
 class _Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A mapping in the site config; a key that is not declared is an error."""
+    """A mapping in the site config; an undeclared key is an error."""
 
 
 class TpuSettings(_Settings, frozen=True, kw_only=True):
-    """How TPU pods are set up on this cluster."""
+    """How TPU Pods are set up on this cluster."""
 
     environment: Literal["megascale", "full"] = "megascale"
     """`megascale`: only MEGASCALE_* variables, since GKE's device plugin and webhook set the others. `full`: also
-    TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY and the rest, for clusters without those two."""
+    TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, TPU_TOPOLOGY and the rest, for clusters without these two."""
     avoid_metadata_server: bool = True
-    """With `full`, a slice that is a job by itself is told so (MEGASCALE_NUM_SLICES 1, MEGASCALE_SLICE_ID 0, and no
-    coordinator): JAX asks a metadata server for what it finds unset. JAX before 0.6 takes the empty coordinator for
+    """With `full`, a slice that is a job by itself gets MEGASCALE_NUM_SLICES 1, MEGASCALE_SLICE_ID 0 and an empty
+    coordinator address: JAX queries a metadata server for what is unset. JAX before 0.6 takes the empty value for
     an address: set this to false there, and give JAX the coordinator's address yourself."""
     legacy_nodes: bool = False
     """v3 types mean the old TPU Node resource (`cloud-tpus.google.com/v3`) instead of `google.com/tpu`."""
     legacy_version: str = ""
-    """TensorFlow version for TPU Node resources, the pod annotation `tf-version.cloud-tpus.google.com`. Empty: no
+    """TensorFlow version for TPU Node resources: the Pod annotation `tf-version.cloud-tpus.google.com`. Empty: no
     annotation."""
 
 
@@ -69,7 +69,7 @@ class EksSettings(_Settings, frozen=True, kw_only=True):
     """What kind of EKS cluster it is."""
 
     auto_mode: bool = False
-    """The nodes are EKS Auto Mode's, so labels begin with `eks.amazonaws.com/` instead of Karpenter's
+    """The nodes belong to EKS Auto Mode, so their labels begin with `eks.amazonaws.com/` instead of Karpenter's
     `karpenter.k8s.aws/`."""
 
 
@@ -108,14 +108,14 @@ _AS_ALL: Final = GfdForm()
 
 
 class SchedulerDefault(_Settings, frozen=True, kw_only=True):
-    """A scheduler for pods that name none. The first that fits the type and the namespace counts."""
+    """A scheduler for Pods that name none. The first entry that matches the type and the namespace applies."""
 
     types: tuple[str, ...] = ("*",)
-    """Type names or shell patterns that it is for."""
+    """Type names, or shell patterns, that it applies to."""
     namespaces: tuple[str, ...] = ("*",)
-    """Namespaces or shell patterns that it is for."""
+    """Namespaces, or shell patterns, that it applies to."""
     scheduler: str | None = None
-    """The scheduler's name, one of `schedulers.allowed`. Default: left as it is."""
+    """The scheduler's name, one of `schedulers.allowed`. Default: `schedulerName` is left unset."""
     queue: str | None = None
     """The queue, written where the scheduler reads it (`schedulers.queues`). Default: the scheduler's own."""
 
@@ -163,7 +163,7 @@ class Schedulers(_Settings, frozen=True, kw_only=True):
     allowed: tuple[str, ...] = ("default-scheduler", "volcano")
     """Values that `accel.io/scheduler` may have."""
     defaults: tuple[SchedulerDefault, ...] = ()
-    """Schedulers for pods without `accel.io/scheduler`."""
+    """Schedulers for Pods without `accel.io/scheduler`."""
     queues: dict[str, QueueKey] = msgspec.field(default_factory=dict)
     """Where a scheduler reads the queue that `accel.io/queue` names, by the scheduler's name. `volcano`,
     `kai-scheduler`, `yunikorn` and `koord-scheduler` are known. Kueue is no scheduler of its own:
@@ -180,7 +180,7 @@ class Schedulers(_Settings, frozen=True, kw_only=True):
                 )
             if default.queue and default.scheduler and default.scheduler not in queues:
                 raise ValueError(
-                    f'defaults: queue "{default.queue}" needs a scheduler that has queues ({", ".join(queues)}), '
+                    f'defaults: queue "{default.queue}" needs a scheduler with queues ({", ".join(queues)}), '
                     f"not {default.scheduler}"
                 )
 
@@ -197,7 +197,7 @@ class Toleration(_Settings, frozen=True, kw_only=True, omit_defaults=True):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute", ""] = ""
     """Taint effect. Empty: every effect."""
     toleration_seconds: int | None = None
-    """For NoExecute: how long the pod stays."""
+    """For NoExecute: how long the Pod stays on the node."""
 
     def __post_init__(self) -> None:
         if not self.key and self.operator != "Exists":
@@ -212,16 +212,16 @@ class Placement(_Settings, frozen=True, kw_only=True):
     """One set that `accel.io/placement` can name: spot nodes, a reservation, a node pool, network interfaces."""
 
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
-    """Node labels that the pod needs."""
+    """Node labels that the Pod needs."""
     tolerations: tuple[Toleration, ...] = ()
-    """Tolerations that are added to the pod's."""
+    """Tolerations added to the Pod's."""
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
-    """Annotations on the pod."""
+    """Annotations on the Pod."""
     resources: dict[str, str | int] = msgspec.field(default_factory=dict)
-    """Resources that each container with devices gets, requests and limits alike."""
+    """Resources for each container with devices, as both requests and limits."""
     runtime_class_name: str = ""
-    """The RuntimeClass of pods that name none: `nvidia`, where that runtime is not containerd's default. Of several
-    placements the first that has one counts."""
+    """The RuntimeClass of Pods that name none: `nvidia`, if that runtime is not containerd's default. Of several
+    placements the first that has one applies."""
     namespaces: tuple[str, ...] = ("*",)
     """Namespaces, or shell patterns, that may use it."""
 
@@ -244,7 +244,7 @@ class Device(_Settings, frozen=True, kw_only=True):
     """A device file on the node."""
 
     path: str
-    """Its path; with `perDevice` the part before the number."""
+    """Its path; with `perDevice`, the part before the number."""
     per_device: bool = False
     """One file for each device, numbered from 0: /dev/nvidia0, /dev/nvidia1, ..."""
 
@@ -253,7 +253,7 @@ class Device(_Settings, frozen=True, kw_only=True):
 
 
 class Library(_Settings, frozen=True, kw_only=True):
-    """A directory or file of the node that containers see, read-only."""
+    """A directory or file of the node, mounted read-only."""
 
     host_path: str
     """Where it is on the node."""
@@ -268,31 +268,31 @@ class Library(_Settings, frozen=True, kw_only=True):
 
 
 class HostProfile(_Settings, frozen=True, kw_only=True):
-    """What a container needs from its node: devices where there is no device plugin, driver libraries, variables."""
+    """What a container needs from its node: devices if there is no device plugin, driver libraries, variables."""
 
     types: tuple[str, ...] = ()
-    """Type names or shell patterns that use it."""
+    """Type names, or shell patterns, that use it."""
     modes: tuple[Mode, ...] = ("host",)
-    """`host`: for pods with `accel.io/mode: host`. `plugin`: beside the device plugin, then without devices."""
+    """`host`: for Pods with `accel.io/mode: host`. `plugin`: in addition to the device plugin, without devices."""
     namespaces: tuple[str, ...] = ()
     """Namespaces, or shell patterns, that may use it. Default: none."""
     devices: tuple[str | Device, ...] = ()
-    """Device files that every node of these types has. A pod does not start where one is missing."""
+    """Device files that every node of these types has. A Pod does not start if one is missing."""
     optional_devices: tuple[str | Device, ...] = ()
-    """Device files that some nodes lack. Nothing checks them, and on a node without one the container runtime makes an
+    """Device files that some nodes lack. They are not checked: on a node without one, the container runtime creates an
     empty directory in its place. A privileged container has them anyway, and gets no mount."""
     libraries: tuple[Library, ...] = ()
     """Directories or files of the node, mounted read-only."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
-    """Variables of the containers. LD_LIBRARY_PATH goes before the user's own value."""
+    """Environment variables of the containers. LD_LIBRARY_PATH is prepended to the user's own value."""
     runtime_class_name: str = ""
-    """The RuntimeClass of pods that name none, in either mode: `nvidia`, where that runtime is not containerd's
-    default (k3s, RKE2). A placement's comes before it."""
+    """The RuntimeClass of Pods that name none, in either mode: `nvidia`, if that runtime is not containerd's
+    default (k3s, RKE2). A placement's takes precedence."""
     privileged: bool = False
     """Containers run privileged. Without it a device file can usually be seen but not opened."""
     exclusive_node: bool = False
-    """No two such pods on one node, in whatever namespaces, by an anti-affinity. Nobody counts devices in mode `host`,
-    so a profile with devices needs it; pods that get at the devices in another way are yours to keep away."""
+    """An anti-affinity keeps any two such Pods off one node, whatever their namespaces. Nothing counts devices in mode
+    `host`, so a profile with devices needs it; you must keep away Pods that reach the devices in another way."""
 
     def __post_init__(self) -> None:
         for path in (*self.devices, *self.optional_devices):
@@ -304,11 +304,11 @@ class HostProfile(_Settings, frozen=True, kw_only=True):
         has_devices = bool(self.devices or self.optional_devices)
         if has_devices and not self.exclusive_node:
             raise ValueError(
-                "exclusiveNode: true is needed with devices: nobody counts them, so a pod takes a whole node"
+                "exclusiveNode: true is needed with devices: nothing counts them, so a Pod takes a whole node"
             )
         if has_devices and "plugin" in self.modes:
             raise ValueError(
-                "modes: a profile with devices cannot serve mode plugin, where the device plugin gives them"
+                "modes: a profile with devices cannot serve mode plugin, where the device plugin provides them"
             )
 
 
@@ -328,7 +328,7 @@ class LegacyVolume(_Settings, frozen=True, kw_only=True):
 
 
 class LegacyVariable(_Settings, frozen=True, kw_only=True):
-    """A variable in the old operator's format."""
+    """An environment variable in the old operator's format."""
 
     name: str
     """The variable's name."""
@@ -340,7 +340,7 @@ class LegacyVariable(_Settings, frozen=True, kw_only=True):
 
 
 class LegacyAccelerator(_Settings, frozen=True, kw_only=True):
-    """What containers with a resource get, in the old operator's format.
+    """What containers that request a resource get, in the old operator's format.
 
     Source: https://github.com/kubeflow/trainer/pull/9
     """
@@ -348,7 +348,7 @@ class LegacyAccelerator(_Settings, frozen=True, kw_only=True):
     volumes: tuple[LegacyVolume, ...] = ()
     """Host directories."""
     env_vars: tuple[LegacyVariable, ...] = ()
-    """Variables."""
+    """Environment variables."""
 
 
 class Claims(_Settings, frozen=True, kw_only=True):
@@ -364,39 +364,39 @@ class Claims(_Settings, frozen=True, kw_only=True):
 
 
 class Config(_Settings, frozen=True, kw_only=True):
-    """The file as it is written. Every key is optional."""
+    """The file as written. Every key is optional."""
 
     platform: Platform = "gke"
     """Whose node labels and taints the cluster has. `gfd`: those of NVIDIA's GPU feature discovery. `none`: no node
     selectors at all."""
     tpu: TpuSettings = TpuSettings()
-    """TPU pods."""
+    """TPU Pods."""
     eks: EksSettings = EksSettings()
     """Only with `platform: eks`."""
     gfd: GfdSettings = GfdSettings()
     """Only with `platform: gfd`."""
     exclusive_placement: bool = True
-    """On GKE, each slice of a JobSet gets a node pool for itself."""
+    """On GKE, each slice of a JobSet or LeaderWorkerSet gets its own node pool."""
     shared_memory: bool | str = False
     """Default for `accel.io/shm`: false, true, or a size such as 64Gi."""
     schedulers: Schedulers = Schedulers()
-    """Scheduler overrides."""
+    """Choice of scheduler."""
     controllers: tuple[str, ...] = ()
-    """Kinds (`Kind.group`) that make Jobs, StatefulSets and the like which are not to be injected themselves, in
-    addition to those that are known: JobSet, RayJob, MPIJob, LeaderWorkerSet."""
+    """Kinds (`Kind.group`) whose Jobs, StatefulSets and the like are not injected themselves, in addition to the
+    known ones: JobSet, RayJob, MPIJob, LeaderWorkerSet."""
     claims: Claims = Claims()
     """Claims."""
     placements: dict[str, Placement] = msgspec.field(default_factory=dict)
     """Sets that `accel.io/placement` can name, by name."""
     host_profiles: dict[str, HostProfile] = msgspec.field(default_factory=dict)
-    """Host devices and driver libraries, by name. Of two that have one path or variable, the first by name counts,
-    wherever they stand in the file: Helm sorts the keys of its values."""
+    """Host devices and driver libraries, by name. If two have the same path or variable, the alphabetically first
+    wins, whatever their order in the file: Helm sorts the keys of its values."""
     detect: tuple[str, ...] = ()
-    """Resources (`nvidia.com/gpu`) whose presence in a container's limits applies a profile with no annotation."""
+    """Resources (`nvidia.com/gpu`) whose presence in a container's limits applies a profile without an annotation."""
     accelerators: dict[str, LegacyAccelerator] = msgspec.field(default_factory=dict)
-    """The old operator's file, by resource: each entry is detected and applied in every opted-in namespace."""
+    """The old operator's format, by resource: each entry is detected and applied in every opted-in namespace."""
     catalogue: tuple[AnyEntry, ...] = ()
-    """Entries that are added to the catalogue, or replace one of the same name."""
+    """Entries added to the catalogue, or replacing one of the same name."""
 
     def __post_init__(self) -> None:
         if isinstance(self.shared_memory, str) and not quantity.is_positive(self.shared_memory):
@@ -420,7 +420,7 @@ class Config(_Settings, frozen=True, kw_only=True):
             raise ValueError(f"catalogue: found {number:,} types; valid: at most {MOST_TYPES:,}")
 
     def _patterns(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Each list of shell patterns, with its place."""
+        """Each list of shell patterns, with its path."""
         for index, default in enumerate(self.schedulers.defaults):
             yield f"schedulers: defaults[{index}].types", default.types
             yield f"schedulers: defaults[{index}].namespaces", default.namespaces
@@ -440,9 +440,7 @@ def _check_patterns(lists: Iterable[tuple[str, tuple[str, ...]]]) -> None:
             if len(pattern) > LONGEST_PATTERN:
                 raise ValueError(f"{where}: {quoted(pattern)} has more than {LONGEST_PATTERN} characters")
         if number > MOST_PATTERNS:
-            raise ValueError(
-                f"{where}: more than {MOST_PATTERNS:,} patterns in all; a pattern can stand for many names"
-            )
+            raise ValueError(f"{where}: more than {MOST_PATTERNS:,} patterns in all; a pattern can match many names")
 
 
 def _check_runtime_class(name: str) -> None:
@@ -459,4 +457,4 @@ def _check_path(field: str, path: str) -> None:
 
 def _check_env(field: str, name: str) -> None:
     if not _ENV_NAME.fullmatch(name):
-        raise ValueError(f"{field}: {quoted(name)} is not the name of a variable")
+        raise ValueError(f"{field}: {quoted(name)} is not a valid variable name")
