@@ -431,6 +431,7 @@ OTHERWISE = {
     "pod/injected-forged-decides-nothing": "the input says that it was injected",
     "pod/node-name-skipped": "once stored, a Pod that came with a node looks like one that was given it",
     "scheduler/node-chosen": "the same",
+    "injected-before/job-type-changed": "the input says that it was injected, as output that was edited does",
 }
 """Cases that look otherwise than they are, and why."""
 
