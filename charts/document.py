@@ -1,8 +1,9 @@
 """values.yaml is the single source for the chart's values: their schema and table are generated from it here.
 
 A value is documented by the comment above it: `# -- ` and sentences, then optionally `# @schema ` and JSON
-Schema that narrows the type of its default. A key without `# --` is a group of documented ones. Run by
-`make docs`; with `--check`, nothing is written and the exit code is 1 if a file is stale.
+Schema that narrows the type of its default. A key without `# --` is a group of documented ones. What stands in
+`config` is described by the types that the program reads it with, at every depth. Run by `make docs`; with
+`--check`, nothing is written and the exit code is 1 if a file is stale.
 """
 
 import json
@@ -12,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
+
+from webhook.core.schema.site import Config
 
 CHART = Path(__file__).parent / "accel-injector"
 KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9]*):")
@@ -70,9 +74,39 @@ def documented(path: tuple[str, ...], comment: list[str], defaults: Any) -> list
 def schema(values: list[Value], defaults: dict[str, Any]) -> dict[str, Any]:
     """JSON Schema of the values: closed, so that a misspelt key is an error and not ignored."""
     root = group(defaults, (), {value.path: value for value in values})
+    if "config" in root["properties"]:
+        fields, definitions = site_config()
+        for key, described in root["properties"]["config"]["properties"].items():
+            if key != "platform":  # `auto` is the chart's own
+                described.pop("type", None)
+                described.update(fields[key])
+        root["definitions"] = definitions
     # A parent chart shares its global values with this one.
     root["properties"]["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **root}
+
+
+def site_config() -> tuple[dict[str, Any], dict[str, Any]]:
+    """JSON Schema of the site config's keys, and of the mappings in it by their types' names."""
+    (_, *_), found = msgspec.json.schema_components([Config], ref_template="#/definitions/{name}")
+    definitions = {name: plain(described) for name, described in sorted(found.items())}
+    return definitions.pop("Config")["properties"], definitions
+
+
+def plain(node: Any) -> Any:
+    """Without what only a reader of the schema would see, and as draft 7 has it: nothing counts beside a reference."""
+    if isinstance(node, list):
+        return [plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return {"allOf": [{"$ref": node["$ref"]}]}
+    kept = {
+        key: value for key, value in node.items() if key not in ("title", "description", "default", "discriminator")
+    }
+    if "properties" in node:
+        kept["properties"] = {key: plain(value) for key, value in node["properties"].items()}
+    return {key: value if key == "properties" else plain(value) for key, value in kept.items()}
 
 
 def group(defaults: dict[str, Any], path: tuple[str, ...], values: Documented) -> dict[str, Any]:

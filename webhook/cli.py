@@ -151,11 +151,15 @@ def catalogue(
 
 
 @config_app.command("check")
-def config_check(file: Annotated[str, typer.Argument(help="The site config file.")]) -> None:
-    """Read a site config as the webhook would, and say what is wrong with it."""
+def config_check(
+    file: Annotated[
+        str, typer.Argument(help="The site config, or a chart's values with `config` in them; - is stdin.")
+    ],
+) -> None:
+    """Read a site config as the webhook would, and say everything that is wrong with it."""
     from webhook.command import config as settings
 
-    settings.check(_site(file), file)
+    raise typer.Exit(settings.check(file))
 
 
 @config_app.command("show")

@@ -118,6 +118,22 @@ def test_versions_agree() -> None:
         ({"replica": 3}, "additional properties 'replica' not allowed"),
         ({"webhook": {"failurePolcy": "Fail"}}, "additional properties 'failurePolcy' not allowed"),
         ({"config": {"placement": {}}}, "additional properties 'placement' not allowed"),
+        (
+            {"config": {"placements": {"spot": {"nodeselector": {}}}}},
+            "additional properties 'nodeselector' not allowed",
+        ),
+        (
+            {"config": {"placements": {"spot": {"resources": {"a/b": True}}}}},
+            "'/config/placements/spot/resources/a~1b'",
+        ),
+        ({"config": {"tpu": {"environment": "half"}}}, "value must be one of 'full', 'megascale'"),
+        ({"config": {"schedulers": {"defaults": [{"queu": "q"}]}}}, "additional properties 'queu' not allowed"),
+        ({"config": {"schedulers": {"queues": {"kai": {"on": "pod"}}}}}, "additional properties 'on' not allowed"),
+        ({"config": {"hostProfiles": {"a": {"modes": ["hosts"]}}}}, "'/config/hostProfiles/a/modes/0'"),
+        ({"config": {"hostProfiles": {"a": {"devices": [{"pth": "/dev/a"}]}}}}, "'/config/hostProfiles/a/devices/0'"),
+        ({"config": {"accelerators": {"a/b": {"envvars": []}}}}, "additional properties 'envvars' not allowed"),
+        ({"config": {"catalogue": [{"name": "example-npu"}]}}, "'/config/catalogue/0'"),
+        ({"config": {"gfd": {"models": {"nvidia-t4": {"share": True}}}}}, "additional properties 'share' not allowed"),
         ({"tls": {"mode": "selfsigned"}}, "value must be one of 'self-managed', 'cert-manager', 'existing-secret'"),
         ({"webhook": {"failurePolicy": "ignore"}}, "value must be one of 'Fail', 'Ignore'"),
         ({"config": {"platform": "GKE"}}, "'/config/platform'"),
@@ -260,16 +276,27 @@ def test_secret_is_rendered_empty() -> None:
     assert set(secret) == {"apiVersion", "kind", "metadata", "type"}
 
 
-@pytest.mark.parametrize(
-    ("version", "platform"),
-    [("v1.33.4-gke.1350000", "gke"), ("v1.33.3-eks-ace6451", "eks"), ("v1.33.2", "gke"), ("v1.34.1+k3s1", "gke")],
-)
+@pytest.mark.parametrize(("version", "platform"), [("v1.33.4-gke.1350000", "gke"), ("v1.33.3-eks-ace6451", "eks")])
 def test_platform_by_version(version: str, platform: str) -> None:
     """`auto` is what the API server's version says; a platform that was named stays."""
     for value, expected in (("auto", platform), ("aks", "aks")):
         objects = render(at("config.platform", value), "--kube-version", version)
         config = yaml.safe_load(one(objects, "ConfigMap")["data"]["config.yaml"])
         assert config["platform"] == expected
+
+
+@pytest.mark.parametrize(
+    "version", ["v1.34", "v1.33.2", "v1.34.1+k3s1", "v1.33.5+rke2r1", "v1.30.7+IKS", "v1.34.1-aks-gke-like", ""]
+)
+def test_no_platform_is_guessed(version: str) -> None:
+    """k3s, RKE2, AKS, IBM's, Argo CD (major and minor alone) and no cluster at all: the message says what to run."""
+    args = ["--kube-version", version] if version else []
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, *args)
+    assert done.returncode != 0
+    assert "--set config.platform=gfd" in done.stderr
+
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, *args, "--set", "config.platform=gfd")
+    assert done.returncode == 0, done.stderr
 
 
 def test_old_servers_are_refused() -> None:
@@ -426,6 +453,18 @@ def test_namespace_of_helm_test() -> None:
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     (rule,) = one(render(), "Role", f"{NAME}-test")["rules"]
     assert rule == {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_config_is_checked_first(mode: str) -> None:
+    """By the webhook's own image and rights, before it starts, with nothing but the config to read."""
+    pod = one(render(MODES[mode]), "Deployment")["spec"]["template"]["spec"]
+    (first,), webhook = pod["initContainers"], pod["containers"][0]
+
+    assert first["args"] == ["config", "check", "/etc/accel/config/config.yaml"]
+    assert [mount["name"] for mount in first["volumeMounts"]] == ["config"]
+    for field in ("image", "imagePullPolicy", "resources", "securityContext"):
+        assert first[field] == webhook[field]
 
 
 def test_resources() -> None:

@@ -32,7 +32,7 @@ def files(mode: str) -> Rows:
     sources = {volume["name"]: source_of(volume) for volume in pod["volumes"]}
     return {
         (c["name"], m["mountPath"], sources[m["name"]], "read" if m.get("readOnly") else "read and write")
-        for c in pod["containers"]
+        for c in (*pod["containers"], *pod["initContainers"])
         for m in c["volumeMounts"]
     }
 
@@ -49,7 +49,7 @@ def settings(mode: str) -> Rows:
     pod = pod_of(render(MODES[mode]))
     assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"}
     said = {"automountServiceAccountToken": pod["automountServiceAccountToken"], **pod["securityContext"]}
-    contexts = [container["securityContext"] for container in pod["containers"]]
+    contexts = [container["securityContext"] for container in (*pod["containers"], *pod["initContainers"])]
     assert all(context == contexts[0] for context in contexts)
     found = [("Pod", field, value) for field, value in said.items()]
     found += [("container", field, value) for field, value in contexts[0].items()]

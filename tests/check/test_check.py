@@ -16,7 +16,7 @@ import pytest
 
 from certs import api
 from certs.authority import KeyPair, issue, new_ca, service_names
-from tests.support.case import all_cases
+from tests.support.case import NAMESPACE, all_cases
 from tests.support.chart import MODES, at, one, render
 from tests.support.checkout import ROOT
 from webhook import load
@@ -40,6 +40,7 @@ from webhook.check.facts import (
     Service,
     Trust,
     Unread,
+    installed,
 )
 from webhook.check.finding import MAX_DETAILS, Finding, warning
 from webhook.command import terminal
@@ -430,6 +431,7 @@ OTHERWISE = {
     "pod/injected-forged-decides-nothing": "the input says that it was injected",
     "pod/node-name-skipped": "once stored, a Pod that came with a node looks like one that was given it",
     "scheduler/node-chosen": "the same",
+    "injected-before/job-type-changed": "the input says that it was injected, as output that was edited does",
 }
 """Cases that look otherwise than they are, and why."""
 
@@ -444,13 +446,89 @@ def test_golden_cases_are_injected_after_and_not_before() -> None:
         key = (given["apiVersion"].rpartition("/")[0], given["kind"])
         if key not in cluster.KINDS:
             continue
-        before, after = (list(asked(WORKLOADS[key], value, case.site)) for value in (given, expected))
-        assert [] == [t for t in after if not t.injected or t.refused], case.name
+        stored = [{**v, "metadata": {"namespace": NAMESPACE, **v["metadata"]}} for v in (given, expected)]
+        before, after = (list(asked(WORKLOADS[key], value, case.site)) for value in stored)
+        assert [] == [t for t in after if not t.injected or t.refused or t.disagrees], case.name
         assert {t.hardware for t in before} == {t.hardware for t in after}, case.name
         assert given == expected or not after or not all(t.injected for t in before), case.name
         looked_at += bool(after)
     print(f"{looked_at} cases that ask")
     assert looked_at > 100
+
+
+LWS: dict[str, Any] = {
+    "apiVersion": "leaderworkerset.x-k8s.io/v1",
+    "kind": "LeaderWorkerSet",
+    "metadata": {"name": "serve", "namespace": "team-a", "annotations": {"accel.io/type": "tpu-v5litepod-16"}},
+}
+OLD = {
+    "metadata": {"annotations": {"accel.io/type": "tpu-v4-16", "accel.io/injected": "tpu-v4-16"}},
+    "spec": {
+        "nodeSelector": {
+            "cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice",
+            "cloud.google.com/gke-tpu-topology": "2x2x2",
+        },
+        "containers": [{"name": "c", "resources": {"limits": {"google.com/tpu": "4"}}}],
+    },
+}
+
+
+def stored_lws(size: int, **template: Any) -> list[str]:
+    """What is told of a stored LeaderWorkerSet with one template."""
+    group = {"size": size, "workerTemplate": {**OLD, **template}}
+    value = {**LWS, "spec": {"leaderWorkerTemplate": group}}
+    return [found.disagrees for found in asked(WORKLOADS["leaderworkerset.x-k8s.io", "LeaderWorkerSet"], value, SITE)]
+
+
+def annotations_of(**words: str) -> dict[str, Any]:
+    return {"annotations": {f"accel.io/{key}": word for key, word in words.items()}}
+
+
+def test_words_and_fields_that_disagree() -> None:
+    """A type that was changed while nobody answered, devices that an apply took away, a size of the old slice."""
+    selector, bare = OLD["spec"]["nodeSelector"], [{"name": "c"}]
+    [changed] = stored_lws(2, metadata=annotations_of(type="tpu-v5litepod-8", injected="tpu-v4-16"))
+    [size] = stored_lws(3)
+    [devices] = stored_lws(2, spec={"nodeSelector": selector, "containers": bare})
+    [pod_type] = asks(metadata=annotated(type="nvidia-l4", injected="tpu-v4-8"))
+    [pod_label] = asks(
+        metadata=annotated(type="nvidia-l4", injected="nvidia-l4"),
+        spec={"nodeSelector": {"cloud.google.com/gke-accelerator": "nvidia-tesla-t4"}, "containers": bare},
+    )
+    [pod_devices] = asks(metadata=annotated(type="nvidia-l4", injected="nvidia-l4"))
+    [host_mode] = asks(metadata=annotated(type="nvidia-l4", injected="nvidia-l4", mode="host"))
+    [fresh] = asks()
+
+    assert [""] == stored_lws(2)
+    assert changed.startswith("workerTemplate: nodeSelector cloud.google.com/gke-tpu-accelerator")
+    assert size.startswith("spec.leaderWorkerTemplate.size")
+    assert devices == "asks for tpu-v4-16, and container c has no google.com/tpu"
+    assert pod_type.disagrees == "asks for nvidia-l4, and tpu-v4-8 was injected"
+    assert pod_label.disagrees == "asks for nvidia-l4, and selects cloud.google.com/gke-accelerator: nvidia-tesla-t4"
+    assert pod_devices.disagrees == "asks for nvidia-l4, and container c has no nvidia.com/gpu"
+    assert (host_mode.disagrees, fresh.disagrees) == ("", "")
+
+    facts = msgspec.structs.replace(HEALTHY, asking=Asking((pod_type, fresh)))
+    found = dict(judge(facts))["agreement"]
+    assert ("warning", ("Pod team-a/p: asks for nvidia-l4, and tpu-v4-8 was injected",)) == (
+        found.status,
+        found.details,
+    )
+
+
+def test_the_release_is_found() -> None:
+    """By its webhook configuration, under whatever name and in whatever namespace."""
+    here, other = configuration(), one(render(name="tpu"), "MutatingWebhookConfiguration", "tpu-accel-injector")
+    for entry in other["webhooks"]:
+        entry["clientConfig"]["service"]["namespace"] = "platform"
+    foreign = Configuration()
+    found = installed((msgspec.convert(other, Configuration), here, foreign))
+
+    assert [("accel-injector", "accel-system"), ("tpu", "platform")] == [(r.name, r.namespace) for r in found]
+    assert ["accel-injector", "tpu-accel-injector"] == [r.fullname for r in found]
+    assert found[1:] == installed((msgspec.convert(other, Configuration), here), namespace="platform")
+    assert found[1:] == installed((msgspec.convert(other, Configuration), here), "tpu")
+    assert [] == installed((here,), "other")
 
 
 def test_long_lists_are_cut() -> None:
@@ -469,7 +547,7 @@ def test_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ok       api-server           responds, version v1.37.2-gke.100" == lines[0]
     assert "    fix: kubectl label namespace NAME accel.io/injection=enabled" in lines
     assert [True] == ["exceeded  [31mquota long" in line for line in lines if line.startswith("warning  dry-run")]
-    assert "2 warning, 12 ok" == lines[-1]
+    assert "2 warning, 13 ok" == lines[-1]
 
 
 def test_every_check_is_documented() -> None:
@@ -544,7 +622,7 @@ def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[a
 def test_lists_without_end(endless: tuple[api.Api, list[str]]) -> None:
     """Pages are counted: a big cluster costs a bounded number of calls, and what was left out is said."""
     way, requests = endless
-    facts = Cluster(way, RELEASE).facts()
+    facts = Cluster(way).facts()
 
     assert isinstance(facts.nodes, Nodes)
     assert (cluster.NODE_PAGES, False) == (len(facts.nodes.items), facts.nodes.complete)
@@ -559,7 +637,7 @@ def test_when_the_time_is_up(endless: tuple[api.Api, list[str]], monkeypatch: py
     """No further call is made, and the checks say that."""
     monkeypatch.setattr(cluster, "SECONDS", -1.0)
     way, requests = endless
-    facts = Cluster(way, RELEASE).facts()
+    facts = Cluster(way).facts()
 
     assert [] == requests
     assert isinstance(facts.version, Unread)

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tests.support.chart import CHART
+from tests.support.chart import CHART, PLATFORM, merged
 
 from .controlplane import ControlPlane, Launch, expect
 from .kubelet import Kubelet, RunningPod
@@ -69,7 +69,7 @@ class Release:
     def helm(self, *args: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
         """Run helm in the release's namespace, with values where they are given."""
         given = [] if values is None else ["--values", "-"]
-        text = None if values is None else json.dumps({**NOWHERE, **values})
+        text = None if values is None else json.dumps(merged(PLATFORM, NOWHERE, values))
         return self.cluster.helm(*args, "--namespace", self.namespace, *given, input=text)
 
     def upgrade(self, values: Mapping[str, Any] | None = None, *args: str) -> None:

@@ -127,6 +127,7 @@ def test_commands_of_a_page(plane: ControlPlane, shell: Shell, path: Path) -> No
     if not any(command.text.startswith(f"kubectl create namespace {TEAM}") for command in every):
         plane.kubectl("create", "namespace", TEAM)
     if not any(command.text.startswith("helm install accel-injector ") for command in every):
-        shell.run(Command(f"helm install accel-injector charts/accel-injector -n {NAMESPACE} --create-namespace", ""))
+        install = "helm install accel-injector charts/accel-injector --set config.platform=gke"
+        shell.run(Command(f"{install} -n {NAMESPACE} --create-namespace", ""))
     for command in every:
         shell.run(command)

@@ -118,7 +118,7 @@ def test_one_denied_document_and_nothing_is_printed() -> None:
         (["explain", "nvidia-a100"], "", 'error: "nvidia-a100" matches several accelerators'),
         (["explain", "tpu-v4-16", "--topology", "3x3x3"], "", 'error: accel.io/topology: "3x3x3"'),
         (["catalogue", "nvidia-h1000"], "", 'error: no type matches "nvidia-h1000"; nearest: nvidia-'),
-        (["config", "check", "examples/pod.yaml"], "", "error: examples/pod.yaml: $.apiVersion is not a known key"),
+        (["config", "check", "examples/pod.yaml"], "", "error: examples/pod.yaml:2: $.apiVersion is not a known key"),
     ],
 )
 def test_mistakes_are_told_in_words(arguments: list[str], stdin: str, message: str) -> None:

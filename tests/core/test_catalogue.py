@@ -334,7 +334,7 @@ def test_devices_have_a_family_a_resource_and_taints(name: str) -> None:
 
 def test_aks_tolerates_its_own_guide_s_taint() -> None:
     """sku=gpu:NoSchedule is what AKS tells people to put on GPU nodes."""
-    assert ON["aks"].resolve("nvidia-t4").tolerations == ("nvidia.com/gpu", "sku")
+    assert ON["aks"].resolve("nvidia-t4").tolerations == ("nvidia.com/gpu", "sku=gpu:NoSchedule")
     assert ON["aks"].resolve("aws-neuron").tolerations == ("aws.amazon.com/neuron",)
 
 

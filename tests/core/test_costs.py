@@ -41,8 +41,10 @@ tpu: {environment: full}
 sharedMemory: true
 detect: [nvidia.com/gpu, google.com/tpu]
 placements:
-  spot: {nodeSelector: {disk: ssd}, tolerations: [{key: spot, operator: Exists}], resources: {example.com/nic: 1}}
-schedulers: {allowed: [volcano, default-scheduler, x0], defaults: [{types: [nvidia-*], scheduler: volcano, queue: q}]}
+  spot: {nodeSelector: {disk: ssd}, tolerations: [{key: spot, operator: Exists}], resources: {example.com/nic: 1},
+         runtimeClassName: a}
+schedulers: {allowed: [volcano, default-scheduler, x0], defaults: [{types: [nvidia-*], queue: q}],
+  queues: {default-scheduler: {label: kueue.x-k8s.io/queue-name, where: workload}, x0: {annotation: x1}}}
 hostProfiles:
   libraries:
     types: ["*"]
@@ -50,6 +52,7 @@ hostProfiles:
     namespaces: ["*"]
     libraries: [{hostPath: /opt/a, mountPath: /opt/a}, {hostPath: /opt/b, mountPath: /opt/b}]
     env: {LD_LIBRARY_PATH: /opt/a, EXAMPLE: "1"}
+    runtimeClassName: b
 """,
     "costs",
     load.builtin(),

@@ -92,8 +92,8 @@ def test_shared_memory_is_a_switch_or_a_size(text: str, value: bool | str) -> No
 ERRORS = {
     "platform: gek": 'site.yaml: $.platform: found "gek"; valid: aks, eks, gfd, gke, none',
     "platfrom: gke": "site.yaml: $.platfrom is not a known key; did you mean platform?",
-    "zzz: 1": "site.yaml: $.zzz is not a known key; valid: accelerators, catalogue, detect, eks, exclusivePlacement, "
-    "hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
+    "zzz: 1": "site.yaml: $.zzz is not a known key; valid: accelerators, catalogue, claims, controllers, "
+    "detect, eks, exclusivePlacement, gfd, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
     "tpu: {environment: half}": 'site.yaml: $.tpu.environment: found "half"; valid: full, megascale',
     "tpu: {legacyNodes: 1}": "site.yaml: $.tpu.legacyNodes: found 1; valid: true or false",
     "tpu: {legacyVersion: 2.2}": "site.yaml: $.tpu.legacyVersion: found 2.2; valid: text",
@@ -116,7 +116,21 @@ ERRORS = {
     "schedulers: {defaults: [{scheduler: kai}]}": 'site.yaml: $.schedulers.defaults: scheduler "kai" is not allowed; '
     "valid: default-scheduler, volcano",
     "schedulers: {defaults: [{scheduler: default-scheduler, queue: q}]}": "site.yaml: $.schedulers.defaults: "
-    'queue "q" needs a scheduler with queues, not default-scheduler',
+    'queue "q" needs a scheduler with queues (volcano, kai-scheduler, yunikorn, koord-scheduler), not '
+    "default-scheduler",
+    "schedulers: {queues: {lab: {}}}": "site.yaml: $.schedulers.queues.lab.label: "
+    "one of label and annotation is needed",
+    "schedulers: {queues: {lab: {label: queue, annotation: a}}}": "site.yaml: $.schedulers.queues.lab.label: "
+    "one of label and annotation is needed",
+    "schedulers: {queues: {lab: {label: example.com/q}}}": "site.yaml: $.schedulers.queues.lab.label: found "
+    '"example.com/q"; valid: kai.scheduler/queue, kueue.x-k8s.io/queue-name, quota.scheduling.koordinator.sh/name, '
+    "yunikorn.apache.org/queue, queue, or an annotation",
+    "schedulers: {queues: {lab: {annotation: a b}}}": 'site.yaml: $.schedulers.queues.lab.annotation: "a b" is not a '
+    "key, such as example.com/name",
+    "schedulers: {queues: {lab: {annotation: accel.io/queue}}}": "site.yaml: $.schedulers.queues.lab.annotation: "
+    '"accel.io/queue" is a key that users set, not schedulers',
+    "schedulers: {queues: {'': {annotation: a}}}": "site.yaml: $.schedulers.queues: a scheduler's name has 1 to 253 "
+    "characters",
     "placements: {a/b: {}}": 'site.yaml: $.placements: "a/b" is not a name: lower-case letters, digits, "-" and ".", '
     "at most 50",
     "placements: {a: {}, spot: {nodeSelector: {x y: z}}}": "site.yaml: $.placements.spot.nodeSelector: "
@@ -135,6 +149,10 @@ ERRORS = {
     '"accel.io/type" is a key that users set, not placements',
     "placements: {spot: {resources: {vpc.amazonaws.com/efa: -1}}}": "site.yaml: $.placements.spot.resources: "
     'vpc.amazonaws.com/efa: "-1" is not a quantity, such as 32 or 64Gi',
+    "placements: {lab: {runtimeClassName: NVIDIA}}": 'site.yaml: $.placements.lab.runtimeClassName: "NVIDIA" is not '
+    "the name of a RuntimeClass, such as nvidia",
+    "hostProfiles: {nv: {runtimeClassName: a/b}}": 'site.yaml: $.hostProfiles.nv.runtimeClassName: "a/b" is not the '
+    "name of a RuntimeClass, such as nvidia",
     "hostProfiles: {nv: {modes: [hosts]}}": 'site.yaml: $.hostProfiles.nv.modes[0]: found "hosts"; valid: host, plugin',
     "hostProfiles: {a: {}, nv: {library: []}}": "site.yaml: $.hostProfiles.nv.library is not a known key; "
     "did you mean libraries?",
@@ -168,14 +186,30 @@ ERRORS = {
     "nvidia.yaml: $[1] needs an entry of this name; valid: model",
     "catalogue: [{kind: model, name: a, of: nvidia-gpu, select: {gek: {}}}]": "site.yaml: $.catalogue[0].select: "
     'found the key "gek"; valid: aks, eks, gfd, gke, none',
+    "catalogue: [{kind: devices, name: a, family: a, resource: a/b, tolerations: ['sku=gpu']}]": "site.yaml: "
+    '$.catalogue[0].tolerations: "sku=gpu" is not KEY or KEY=VALUE:EFFECT with one of NoSchedule, PreferNoSchedule, '
+    "NoExecute",
+    "catalogue: [{kind: model, name: a, of: nvidia-gpu, platformTolerations: {aks: ['a b']}}]": "site.yaml: "
+    '$.catalogue[0].platformTolerations: "a b" is not a key, such as example.com/name',
+    "catalogue: [{kind: devices, name: nvidia-gpu, family: nvidia, resource: nvidia.com/gpu, mig: {prefix: mig-, "
+    "resource: nvidia.com/mig-, labels: {gfd: nvidia.com/gpu.product}}}]": "site.yaml: $.catalogue[0].mig.labels.gfd: "
+    "nvidia.com/gpu.product cannot be nvidia-a30's and a part's at once; for MIG's strategy single on platform gfd say "
+    "gfd: {mig: single} instead",
+    "catalogue: [{kind: model, name: a, of: nvidia-gpu, mig: [1g.5gb], select: {gke: "
+    "{cloud.google.com/gke-gpu-partition-size: 1g.5gb}}}]": "site.yaml: $.catalogue[0].select.gke: "
+    "cloud.google.com/gke-gpu-partition-size cannot be a's and a part's at once; for MIG's strategy single on platform "
+    "gfd say gfd: {mig: single} instead",
+    "gfd: {mig: none}": 'site.yaml: $.gfd.mig: found "none"; valid: mixed, single',
+    "gfd: {models: {nvidia-t4: {share: true}}}": "site.yaml: $.gfd.models.nvidia-t4.share is not a known key; "
+    "did you mean shared?",
     "catalogue: [{kind: ambiguous, name: a, choices: [nvidia-l4, b]}]": 'site.yaml: $.catalogue[0].choices: found "b"; '
     "valid: the name of a model",
     "catalogue: [{kind: instance, name: a, of: nvidia-gpu, instanceType: b, count: 0}]": "site.yaml: "
     "$.catalogue[0].count: this and each of extras must be numbers from 1 to 65536",
     "catalogue: [{kind: model, name: a, of: nvidia-gpu, most: {gke: 65537}}]": "site.yaml: $.catalogue[0].most: "
     "devices in one node must be numbers from 1 to 65536",
-    '"a\\nb\\u202e": 1': "site.yaml: $.a?b? is not a known key; valid: accelerators, catalogue, "
-    "detect, eks, exclusivePlacement, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
+    '"a\\nb\\u202e": 1': "site.yaml: $.a?b? is not a known key; valid: accelerators, catalogue, claims, controllers, "
+    "detect, eks, exclusivePlacement, gfd, hostProfiles, placements, platform, schedulers, sharedMemory, tpu",
 }
 
 

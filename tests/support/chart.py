@@ -18,6 +18,8 @@ MONITORING = ("monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/
 PEM = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 EXISTING = {"tls": {"mode": "existing-secret", "existingSecret": "given", "caBundle": PEM}}
 CERT_MANAGER = {"tls": {"mode": "cert-manager"}}
+PLATFORM = {"config": {"platform": "gke"}}
+"""Rendered without a cluster, the chart wants it named."""
 MODES: dict[str, dict[str, Any]] = {"self-managed": {}, "cert-manager": CERT_MANAGER, "existing-secret": EXISTING}
 
 OTHERS: dict[str, Any] = {
@@ -30,16 +32,34 @@ OTHERS: dict[str, Any] = {
     "config.platform": "eks",
     "config.tpu": {"environment": "full", "avoidMetadataServer": False, "legacyNodes": True, "legacyVersion": "2.12"},
     "config.eks": {"autoMode": True},
+    "config.gfd": {"mig": "single", "shared": True, "models": {"nvidia-t4": {"shared": False}}},
     "config.exclusivePlacement": False,
     "config.sharedMemory": "64Gi",
-    "config.schedulers": {"allowed": ["volcano"], "defaults": [{"types": ["nvidia-*"], "scheduler": "volcano"}]},
+    "config.schedulers": {
+        "allowed": ["volcano"],
+        "defaults": [{"types": ["nvidia-*"], "scheduler": "volcano"}],
+        "queues": {"default-scheduler": {"label": "kueue.x-k8s.io/queue-name", "where": "workload"}},
+    },
     "config.claims": {"devices": ["team-gpu-*"]},
     "config.controllers": ["Experiment.example.com"],
-    "config.placements": {"spot": {"nodeSelector": {"cloud.google.com/gke-spot": "true"}}},
-    "config.hostProfiles": {"nvidia": {"types": ["nvidia-*"], "modes": ["plugin"], "namespaces": ["team-a"]}},
+    "config.placements": {
+        "spot": {"nodeSelector": {"cloud.google.com/gke-spot": "true"}, "runtimeClassName": "nvidia"},
+        "net": {"resources": {"vpc.amazonaws.com/efa": 4}, "tolerations": [{"key": "a", "tolerationSeconds": 60}]},
+    },
+    "config.hostProfiles": {
+        "nvidia": {
+            "types": ["nvidia-*"],
+            "namespaces": ["team-a"],
+            "devices": ["/dev/nvidiactl", {"path": "/dev/nvidia", "perDevice": True}],
+            "exclusiveNode": True,
+        }
+    },
     "config.detect": ["nvidia.com/gpu"],
     "config.accelerators": {"example.com/npu": {"envVars": []}},
-    "config.catalogue": [{"name": "example-npu"}],
+    "config.catalogue": [
+        {"kind": "devices", "name": "example-npu", "family": "npu", "resource": "example.com/npu"},
+        {"kind": "model", "name": "example-npu-2", "of": "example-npu", "select": {"eks": {"npu": ["2", "2b"]}}},
+    ],
     "webhook.failurePolicy": "Ignore",
     "webhook.timeoutSeconds": 3,
     "webhook.port": 10250,
@@ -117,7 +137,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 def helm(*args: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
     """Run helm, with values where they are given; whoever calls it looks at the exit code."""
     given = [] if values is None else ["--values", "-"]
-    text = None if values is None else json.dumps(values)
+    text = None if values is None else json.dumps(merged(PLATFORM, values))
     command = [str(binaries.ensure("helm")), *args, *given]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 

@@ -8,7 +8,8 @@ import msgspec
 from webhook.check.facts import Asked
 from webhook.core.admission import view
 from webhook.core.annotations import INJECTED, PREFIX
-from webhook.core.inject import targets_of
+from webhook.core.devices import asked_amounts
+from webhook.core.inject import inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied
 from webhook.core.site import Site
@@ -27,8 +28,9 @@ def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[As
         obj = view(workload, raw)
         if workload.skipped(obj, site) is not None:
             return
+        told = _refused(workload, obj, Context(namespace, site)) if workload.reapply == "mutable" else ""
         for target in targets_of(workload, obj, Context(namespace, site)):
-            yield _asked(workload, namespace, name, target)
+            yield msgspec.structs.replace(_asked(workload, namespace, name, target), disagrees=told or _differs(target))
     except Denied as denied:
         line = denied.message.splitlines()[0]
         yield Asked(workload.kind, namespace, name, injected=INJECTED.encode() in raw, refused=line)
@@ -46,6 +48,37 @@ def _asked(workload: Kind[Any], namespace: str, name: str, target: Target) -> As
         host=host,
         injected=target.template.annotations.get(INJECTED) is not None,
     )
+
+
+def _refused(workload: Kind[Any], obj: Any, context: Context) -> str:
+    """Why an update of the object as it stands would be refused: each one is judged again."""
+    try:
+        inject(workload, obj, context)
+    except Denied as denied:
+        return denied.message.splitlines()[0]
+    return ""
+
+
+def _differs(target: Target) -> str:
+    """What an injected template's words mean and its fields do not have; fields alone of which it can be told.
+
+    The site's labels and schedulers may have changed since, and stored objects keep what they were created with.
+    """
+    template, resolution = target.template, target.resolution
+    hardware, injected = resolution.accelerator, template.annotations.get(INJECTED)
+    if injected is None:
+        return ""
+    if injected != hardware.name:
+        return f"asks for {hardware.name}, and {injected} was injected"
+    for label, values in hardware.selector:
+        have = (template.spec.nodeSelector or {}).get(label)
+        if have is not None and have not in values and not resolution.formed:
+            return f"asks for {hardware.name}, and selects {label}: {have}"
+    if resolution.request.mode == "plugin":
+        for held in resolution.device_containers:
+            if held.devices and not asked_amounts(held.container, hardware.resource):
+                return f"asks for {hardware.name}, and container {held.container.name} has no {hardware.resource}"
+    return ""
 
 
 def _as_it_came(value: dict[str, Any]) -> dict[str, Any]:

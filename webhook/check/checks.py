@@ -38,6 +38,7 @@ CHECKS = (
     Check("namespaces", namespaces.labelled),
     Check("dry-run", injection.dry_run),
     Check("objects", objects.injected),
+    Check("agreement", objects.agreeing),
     Check("nodes", nodes.capacity),
     Check("injectors", injectors.others),
     Check("pod-security", namespaces.pod_security),

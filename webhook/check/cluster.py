@@ -35,6 +35,7 @@ from webhook.check.facts import (
     Service,
     Trust,
     Unread,
+    installed,
 )
 from webhook.core.annotations import INJECTED, TYPE
 from webhook.core.kinds.kind import Kind
@@ -42,6 +43,8 @@ from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.site import Site
 from webhook.errors import BadConfig
 
+NAME, NAMESPACE = "accel-injector", "accel-system"
+"""The release where no webhook configuration tells of one."""
 SECONDS = 20.0
 """After this no call is started; the last one takes at most its own timeout."""
 AT_ONCE = 4
@@ -73,9 +76,10 @@ T = TypeVar("T")
 class Cluster:
     """Reads one cluster once."""
 
-    def __init__(self, way: Api, release: Release) -> None:
+    def __init__(self, way: Api, name: str = "", namespace: str = "") -> None:
         self._api = way
-        self._release = release
+        self._asked = (name, namespace)
+        self._release = Release(name or NAME, namespace or NAMESPACE)
         self._until = time.monotonic() + SECONDS
 
     def facts(self) -> Facts:
@@ -83,18 +87,21 @@ class Cluster:
         version = self._version()
         if isinstance(version, Unread):
             return Facts(release=self._release, now=api.now(), version=version)
+        found = self._several(ADMISSION, Configuration)
+        releases = () if isinstance(found, Unread) else tuple(installed(found, *self._asked))
+        if releases:
+            self._release = next((r for r in releases if (r.name, r.namespace) == (NAME, NAMESPACE)), releases[0])
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            return self._all(pool, version)
+            return msgspec.structs.replace(self._all(pool, version, found), releases=releases)
 
-    def _all(self, pool: ThreadPoolExecutor, version: str) -> Facts:
+    def _all(self, pool: ThreadPoolExecutor, version: str, found: tuple[Configuration, ...] | Unread) -> Facts:
         """The installation first, then the contents of its namespaces, while the nodes are listed."""
         nodes = pool.submit(self._nodes)
         namespaces = pool.submit(self._several, "/api/v1/namespaces", Namespace, {"labelSelector": OPT_IN})
-        others = pool.submit(self._several, ADMISSION, Configuration)
         facts = msgspec.structs.replace(
             self._installation(pool, version),
             namespaces=namespaces.result(),
-            others=_without(others.result(), self._release.fullname),
+            others=_without(found, self._release.fullname),
         )
         site = facts.site if isinstance(facts.site, Site) else load.load()
         return msgspec.structs.replace(

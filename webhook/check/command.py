@@ -7,7 +7,7 @@ import typer
 from certs import api
 from webhook.check import report
 from webhook.check.checks import judge
-from webhook.check.cluster import Cluster
+from webhook.check.cluster import NAME, NAMESPACE, Cluster
 from webhook.check.facts import Facts, Release, Unread
 from webhook.command import terminal
 
@@ -16,8 +16,8 @@ check_app = typer.Typer(add_completion=False)
 
 @check_app.command()
 def check(
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the release.")] = "accel-system",
-    release: Annotated[str, typer.Option("--release", help="Name of the Helm release.")] = "accel-injector",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the release; else found.")] = "",
+    release: Annotated[str, typer.Option("--release", help="Name of the Helm release; else found.")] = "",
     kubeconfig: Annotated[
         str, typer.Option("--kubeconfig", help="Kubeconfig file; default: KUBECONFIG or ~/.kube/config.")
     ] = "",
@@ -27,7 +27,7 @@ def check(
     output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
     """Check a cluster with your own permissions: what is wrong, and what to do. Exit code 1 if a check failed."""
-    facts = _facts(Release(release, namespace), kubeconfig, context)
+    facts = _facts(release, namespace, kubeconfig, context)
     judged = judge(facts)
     if output == "json":
         terminal.write(report.as_json(judged, facts))
@@ -36,9 +36,10 @@ def check(
     raise typer.Exit(int(report.failing(judged)))
 
 
-def _facts(release: Release, kubeconfig: str, context: str) -> Facts:
+def _facts(release: str, namespace: str, kubeconfig: str, context: str) -> Facts:
     try:
         way = api.connect(kubeconfig, context=context)
     except api.NoCredentials as error:
-        return Facts(release=release, now=api.now(), version=Unread("a kubeconfig", 0, str(error)))
-    return Cluster(way, release).facts()
+        unknown = Release(release or NAME, namespace or NAMESPACE)
+        return Facts(release=unknown, now=api.now(), version=Unread("a kubeconfig", 0, str(error)))
+    return Cluster(way, release, namespace).facts()

@@ -33,7 +33,8 @@ def present(facts: Facts) -> Finding:
         return failed(message, _restore(release), *problems)
     entries = found.webhooks or []
     policy = next((e.failurePolicy for e in entries if not e.name.endswith(IGNORING)), "")
-    return ok(f"{len(entries)} entries, failurePolicy {policy} for annotated objects{_meaning(policy)}")
+    more = [f"another release: {r.name} in {r.namespace}" for r in facts.releases if r != release]
+    return ok(f"{len(entries)} entries, failurePolicy {policy} for annotated objects{_meaning(policy)}", *more)
 
 
 def edits(facts: Facts) -> Finding:

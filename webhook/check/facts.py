@@ -26,10 +26,13 @@ class Release(msgspec.Struct, frozen=True):
 
     name: str
     namespace: str
+    service: str = ""  # as its webhook configuration has it, where that was found
 
     @property
     def fullname(self) -> str:
-        """The name of its Deployment, Service and configurations, as in the chart."""
+        """The name of its Deployment, Service and configurations: as it was found, or as the chart makes it."""
+        if self.service:
+            return self.service
         name = self.name if "accel-injector" in self.name else f"{self.name}-accel-injector"
         return name[:40].removesuffix("-")
 
@@ -298,6 +301,7 @@ class Asked(msgspec.Struct, frozen=True):
     host: bool = False  # accel.io/mode: host
     injected: bool = False
     refused: str = ""  # the webhook's message
+    disagrees: str = ""  # what its words mean now, and its fields do not have
 
     @property
     def where(self) -> str:
@@ -310,6 +314,18 @@ class Asking(msgspec.Struct, frozen=True):
     items: tuple[Asked, ...] = ()
     unread: tuple[Unread, ...] = ()
     left_out: tuple[str, ...] = ()  # lists that were read only in part, for people
+
+
+def installed(found: tuple[Configuration, ...], name: str = "", namespace: str = "") -> list[Release]:
+    """The releases that webhook configurations tell of, those of this name and namespace where they are given."""
+    releases = []
+    for configuration in sorted(found, key=lambda c: c.metadata.name):
+        labels = configuration.metadata.labels or {}
+        service = next((e.clientConfig.service for e in configuration.webhooks or () if e.clientConfig.service), None)
+        if labels.get("app.kubernetes.io/name") == "accel-injector" and service is not None:
+            instance = labels.get("app.kubernetes.io/instance", configuration.metadata.name)
+            releases.append(Release(instance, service.namespace, configuration.metadata.name))
+    return [r for r in releases if name in ("", r.name) and namespace in ("", r.namespace)]
 
 
 class DryRun(msgspec.Struct, frozen=True):
@@ -341,6 +357,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     version: str | Unread = ""
     configuration: Configuration | Unread | None = None
     others: tuple[Configuration, ...] | Unread = ()
+    releases: tuple[Release, ...] = ()  # all that are installed
     deployment: Deployment | Unread | None = None
     service: Service | Unread | None = None
     slices: tuple[EndpointSlice, ...] | Unread = ()

@@ -116,7 +116,7 @@ def _pod(hardware: Accelerator, site: Site) -> list[tuple[str, list[str]]]:
     rows = [
         ("pods", [f"{hardware.hosts}, each with {count}" if hardware.hosts > 1 else f"1, with {count}", *notes]),
         ("node selector", nodes),
-        ("tolerations", [f"{key}: Exists" for key in hardware.tolerations] or ["none"]),
+        ("tolerations", [taint if "=" in taint else f"{taint}: Exists" for taint in hardware.tolerations] or ["none"]),
     ]
     if hardware.annotations:
         rows.append(("annotations", [f"{key}: {value}" for key, value in hardware.annotations]))

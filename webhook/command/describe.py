@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from webhook.core.catalogue.accelerator import Accelerator
+from webhook.core.catalogue.accelerator import Accelerator, toleration
 from webhook.core.catalogue.catalogue import Catalogue
 
 
@@ -16,7 +16,7 @@ def facts(hardware: Accelerator, catalogue: Catalogue) -> dict[str, Any]:
         "mostPerPod": hardware.most,
         "pods": hardware.hosts,
         "nodeSelector": {label: list(values) if len(values) > 1 else values[0] for label, values in hardware.selector},
-        "tolerations": [{"key": key, "operator": "Exists"} for key in hardware.tolerations],
+        "tolerations": [toleration(taint) for taint in hardware.tolerations],
         "annotations": dict(hardware.annotations),
         "otherResources": dict(hardware.extras),
     }

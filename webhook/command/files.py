@@ -6,8 +6,8 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
-from webhook.core.schema.text_limits import MANIFESTS
-from webhook.errors import Unreadable, printable
+from webhook.core.schema.text_limits import CONFIG, MANIFESTS
+from webhook.errors import BadConfig, Unreadable, printable
 
 ENDINGS = (".yaml", ".yml", ".json")
 """What a directory's files must end in, as with kubectl."""
@@ -23,6 +23,17 @@ def read(names: Iterable[str]) -> Iterator[tuple[str, str]]:
                 f"{name}: more than {MANIFESTS >> 20} MiB at once; give the files one by one, or split them"
             )
         yield name, _decoded(name, data)
+
+
+def config(name: str) -> bytes:
+    """A site config, or a chart's values; "-" is stdin. One byte more of it than may be read."""
+    if name == "-":
+        return sys.stdin.buffer.read(CONFIG + 1)
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(CONFIG + 1)
+    except OSError as error:
+        raise BadConfig(f"{name}: {error.strerror or error}") from None
 
 
 def _data(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:

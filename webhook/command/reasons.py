@@ -15,6 +15,7 @@ from webhook.core.annotations import INJECT, NONE, TYPE, Levels, read_annotation
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import LEFT_ALONE, inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target, with_devices
+from webhook.core.kinds.queue import outside
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Section, at, render, steps
 from webhook.core.rules.detect import detected, resources
@@ -262,9 +263,15 @@ def _below(node: Any, step: str | int) -> Any:
 
 def _around(workload: Kind[Any], obj: Any, targets: Sequence[Target], context: Context, value: Any) -> Iterator[Line]:
     hosts = next((t.resolution.accelerator for t in with_devices(targets) if t.resolution.multi_host), None)
-    for found in workload.object_edits(obj, with_devices(targets), context):
+    queues = {key.label or key.annotation for key in context.site.queues.values()}
+    for found in outside(workload, obj, targets, context):
         if not isinstance(found, Warn):
-            yield from lines_of(obj, value, [found], _why_around(str(found.path[-1]), workload, hosts))
+            field = str(found.path[-1])
+            why = WHY_QUEUE if field in queues else _why_around(field, workload, hosts)
+            yield from lines_of(obj, value, [found], why)
+
+
+WHY_QUEUE = "accel.io/queue, or the site's default, where the scheduler reads it"
 
 
 def _why_around(field: str, workload: Kind[Any], hosts: Accelerator | None) -> str:

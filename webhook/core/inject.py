@@ -15,6 +15,7 @@ from typing import Any, Final, final
 from webhook.core import annotations, limits
 from webhook.core.annotations import INJECT, INJECTED, NONE, TOPOLOGY, TYPE, TemplateAnnotations, read_annotations
 from webhook.core.kinds.kind import Context, Kind, Target, Targets
+from webhook.core.kinds.queue import outside
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Remove, Section, at, within
@@ -77,7 +78,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     for target in (*targets, *read.placed):
         collected.add_template(target)
         collected.warnings += _unused_multislice(kind, obj, target)
-    collected.add_object(kind.object_edits(obj, targets, context))
+    collected.add_object(outside(kind, obj, (*targets, *read.placed), context))
     names = [target.resolution.accelerator.name for target in (*targets, *read.placed)]
     for template in read.unasked:
         brought = detected(template, context.namespace, context.site)
@@ -151,7 +152,9 @@ class _Read:
         """Of keys that nobody reads, then of those that say nothing here."""
         if not self._unknown and not self._vain:
             return []
-        return [*annotations.strange(self._unknown), *self._vain.values()]
+        heard = {key for target in self.targets for key, _ in target.resolution.request.outer}
+        vain = [warning for key, warning in self._vain.items() if key not in heard]
+        return [*annotations.strange(self._unknown), *vain]
 
 
 def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:

@@ -93,6 +93,10 @@ DENIALS: Final[dict[str, str]] = {
     'give them different groupNames, or accel.io/multislice: "false"',
     "uncountable-slices": "{where}: the group {value} has members that are not TPU slices, so they cannot be counted\n"
     'give the TPU replicated jobs a groupName of their own, or accel.io/multislice: "false"',
+    "hugepages-alone": "{where}: placement {value} gives it {resource}, and it asks for neither cpu nor memory\n"
+    "valid: a request of cpu or memory beside it (the API server refuses hugepages alone), or another placement",
+    "one-queue": "accel.io/queue: {value} in one template and {other} in another: the object has one\n"
+    "give all templates the same",
     "no-hostnames": "spec.network.enableDNSHostnames: false, but the hosts of {value} find each other by name\n"
     "valid: true, or leave it out",
 }
@@ -108,7 +112,7 @@ WARNINGS: Final[dict[str, str]] = {
     "unknown-kind": "kind {kind} is not known to accel-injector: left alone",
     "scheduler-kept": "schedulerName {name} is kept; accel.io/scheduler {wanted} has no effect",
     "scheduler-kueue": "managed by Kueue: accel.io/scheduler {wanted} has no effect",
-    "queue-unused": "accel.io/queue has no effect without the volcano scheduler",
+    "queue-unused": "accel.io/queue has no effect: the site config knows no queues of {name}",
     "no-subdomain": "no subdomain: the hosts of {type} need a headless Service to find each other",
     "replicas-not-slices": "{replicas} replicas are not a whole number of {type} slices ({hosts} hosts each)",
     "tpu-scheduler-kept": "schedulerName {name} is kept; it must place TPU Pods without waiting for the others",
@@ -135,6 +139,8 @@ WARNINGS: Final[dict[str, str]] = {
     "update-not-understood": "left as it was: {why}",
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
     "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
+    "hugepages-alone": "container {name} gets {resource} and has neither cpu nor memory: such Pods are refused",
+    "queue-by-hand": "nothing is written on a {kind} itself: give it {key} by hand",
     "divided-worker-ids": "TPU_WORKER_ID of the containers that divide {type} comes only as the Pods are admitted",
     "resized": "{field} {number}: {type} has {hosts} hosts, and its programs wait for all of them",
     "long-host-name": "names of Pods and hosts made of {name} have {length} characters; DNS allows {most}",

@@ -4,10 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
+from webhook.core.annotations import QUEUE as WORD
 from webhook.core.annotations import TypeRequest
-from webhook.core.messages import Denied, Warn
-from webhook.core.schema.pod import Annotations, Labels
+from webhook.core.messages import LONGEST_VALUE, Denied, Warn
+from webhook.core.patch import Path, Put
+from webhook.core.schema import syntax
+from webhook.core.schema.pod import Labels, Metadata
+from webhook.core.schema.site import QueueKey
 from webhook.core.site import Site
+from webhook.core.template import annotations_of, labels_of
 
 VOLCANO: Final = "volcano"
 DEFAULT: Final = "default-scheduler"
@@ -24,13 +29,21 @@ Source: https://github.com/volcano-sh/volcano/blob/master/pkg/controllers/podgro
 """
 
 
+OTHER_SPELLINGS: Final = {"yunikorn.apache.org/queue": ("queue",)}
+"""Labels that a scheduler reads beside its own: with two of them that differ, YuniKorn refuses the Pod.
+
+Source: https://issues.apache.org/jira/browse/YUNIKORN-2504
+"""
+
+
 @final
 @dataclass(frozen=True)
 class Scheduling:
-    """Whose Pods they will be: schedulerName, where it is not the default, and the queue to write."""
+    """Whose Pods they will be: schedulerName, where it is not the default, and the queue to write, with its key."""
 
     name: str | None = None
     queue: str | None = None
+    key: QueueKey | None = None
     warnings: tuple[Warn, ...] = ()
 
     @property
@@ -85,11 +98,16 @@ def decide(
     name = kept if refused or kept else scheduler
     told = bool(refused) and request.scheduler is not None
     warnings = [Warn(refused, {"name": kept, "wanted": scheduler})] if told else []
-    if unset(name) or name not in (VOLCANO, scheduler):
+    key = site.queues.get(name or DEFAULT)
+    if refused:  # a queue of the scheduler that does not come is none of the one that stays
+        queue = None if told else request.queue
+    if key is None or queue is None:
         if request.queue is not None and not told:
-            warnings.append(Warn("queue-unused"))
-        queue = None
-    return Scheduling(None if unset(name) else name, queue, tuple(warnings))
+            warnings.append(Warn("queue-unused", {"name": (name or DEFAULT)[:LONGEST_VALUE]}))
+        queue, key = None, None
+    if key is not None and key.label and not syntax.is_value(queue or "") and not stored:
+        raise Denied("bad-value", where=WORD, value=queue, valid=f"a label's value, for {key.label}")
+    return Scheduling(None if unset(name) else name, queue, key, tuple(warnings))
 
 
 def _refused(scheduler: str | None, kept: str | None, kueue: bool) -> str:
@@ -104,9 +122,19 @@ def _refused(scheduler: str | None, kept: str | None, kueue: bool) -> str:
     return "scheduler-kueue" if kueue and scheduler != DEFAULT else ""
 
 
-def queue_chosen(annotations: Annotations) -> bool:
-    """Whether the user already chose a Volcano queue or group for these Pods."""
-    return any(annotations.get(key) for key in (QUEUE, *GROUPS))
+def queue_chosen(metadata: Metadata | None, key: QueueKey) -> bool:
+    """Whether the user already chose a queue, or a Volcano group, where `key` would be written."""
+    labels, annotations = labels_of(metadata), annotations_of(metadata)
+    if key.label:
+        spelled = (key.label, *OTHER_SPELLINGS.get(key.label, ()))
+        return any(labels.get(label) for label in spelled) or bool(annotations.get(key.label))
+    groups = GROUPS if key.annotation == QUEUE else ()
+    return any(annotations.get(name) for name in (key.annotation, *groups))
+
+
+def queue_edit(path: Path, queue: str, key: QueueKey) -> Put:
+    """The queue in the metadata at `path`."""
+    return Put((*path, "labels", key.label) if key.label else (*path, "annotations", key.annotation), queue)
 
 
 def kueue_managed(labels: Iterable[Labels]) -> bool:

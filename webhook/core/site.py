@@ -1,6 +1,6 @@
 """One cluster's decisions: bytes of a site config in, a frozen `Site` out. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import final
@@ -8,12 +8,14 @@ from typing import final
 from webhook.core.catalogue.catalogue import Catalogue
 from webhook.core.schema import decode
 from webhook.core.schema.site import (
+    QUEUES,
     Config,
     Device,
     HostProfile,
     LegacyAccelerator,
     Library,
     Mode,
+    QueueKey,
     SchedulerDefault,
 )
 
@@ -42,6 +44,7 @@ class Profile:
     optional_devices: tuple[Device, ...] = ()
     libraries: tuple[Library, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    runtime_class: str = ""
     privileged: bool = False
     exclusive_node: bool = False
 
@@ -54,17 +57,23 @@ class Site:
     config: Config
     catalogue: Catalogue
     profiles: tuple[Profile, ...]  # host profiles by name, then the legacy entries by resource
+    queues: Mapping[str, QueueKey]  # where each scheduler reads a queue
     controllers: frozenset[str]  # `Kind.group` of those whose Jobs and the like are left to them
     detect: frozenset[str]  # resources that are enough for a profile, with no annotation
 
     @classmethod
     def parse(cls, data: bytes, filename: str, builtin: Iterable[tuple[str, bytes]]) -> "Site":
         """From the file's bytes (empty: all defaults) and the packaged catalogue files. Raises `BadConfig`."""
-        config = decode.decode(data, filename, Config)
+        return cls.of(decode.decode(data, filename, Config), filename, builtin)
+
+    @classmethod
+    def of(cls, config: Config, filename: str, builtin: Iterable[tuple[str, bytes]]) -> "Site":
+        """From a config that is decoded already. Raises `BadConfig`."""
         catalogue = Catalogue.parse(
             builtin,
             platform=config.platform,
             auto_mode=config.eks.auto_mode,
+            gfd=config.gfd,
             legacy_nodes=config.tpu.legacy_nodes,
             legacy_version=config.tpu.legacy_version,
             extra=config.catalogue,
@@ -76,6 +85,7 @@ class Site:
             config,
             catalogue,
             (*own, *legacy),
+            {**QUEUES, **config.schedulers.queues},
             frozenset((*CONTROLLERS, *config.controllers)),
             frozenset((*config.detect, *config.accelerators)),
         )
@@ -125,6 +135,7 @@ def _own(name: str, profile: HostProfile) -> Profile:
         optional_devices=tuple(_device(device) for device in profile.optional_devices),
         libraries=profile.libraries,
         env=tuple(sorted(profile.env.items())),
+        runtime_class=profile.runtime_class_name,
         privileged=profile.privileged,
         exclusive_node=profile.exclusive_node,
     )

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core import annotations
-from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, TYPE
+from webhook.core import annotations, scheduling
+from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, QUEUE, TYPE
 from webhook.core.inject import Injection, inject, refused, targets_of
-from webhook.core.kinds.kind import Context, Kind, Target, with_devices
+from webhook.core.kinds.kind import Context, Kind, Target
+from webhook.core.kinds.queue import outside
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import (
@@ -107,7 +108,24 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         if _said(kind, view(kind, new)) != _said(kind, before) and _understood(kind, before, context):
             raise
         return refused(denied)
-    return replace(injection, leftovers=tuple(stale), base=base)
+    return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
+
+
+def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, context: Context) -> Injection:
+    """Without a queue's label on an object that was stored without one: Kueue would refuse the update for it.
+
+    Source: https://github.com/kubernetes-sigs/kueue/blob/89545d53/pkg/controller/jobs/leaderworkerset/leaderworkerset_webhook.go
+    """
+    where = kind.queued or ("metadata",)
+    keys = [key for key in context.site.queues.values() if key.where == "workload"]
+    added = [k for k in keys if not scheduling.queue_chosen(at(before, where), k)]
+    paths = {scheduling.queue_edit(where, "", key).path for key in added}
+    if not paths or not any(edit.path in paths for edit in injection.edits):
+        return injection
+    sections = [Section(s.path, [e for e in s.edits if s.path + e.path not in paths]) for s in injection.sections]
+    said = _words(kind, base, (QUEUE,)) != _words(kind, before, (QUEUE,))
+    warnings = [Warn("old-kept", {"what": path[-1]}) for path in paths] if said else []
+    return replace(injection, sections=tuple(s for s in sections if s.edits), warnings=(*injection.warnings, *warnings))
 
 
 def _is_as_it_was(new: Any, old: Any) -> bool:
@@ -274,7 +292,7 @@ def _written(kind: Kind[Any], before: Any, context: Context, *, amounts: bool) -
         for edit in _values(within(target.template.path, found)):
             if ours or "resources" not in edit.path:
                 yield edit
-    yield from _values(kind.object_edits(kind.stripped(before), with_devices(targets), context))
+    yield from _values(outside(kind, kind.stripped(before), targets, context))
 
 
 def _usual(resolution: Resolution) -> bool:

@@ -82,15 +82,20 @@ metadata:
               path: ca.crt
 {{- end -}}
 
-{{/* The platform: from the values, or from the API server's version (which does not tell AKS). */}}
+{{/*
+The platform's labels: as the values say, or as the API server's version tells. Only GKE's and EKS's do, and neither where
+there is no cluster (helm template) or where Argo CD passes major and minor alone.
+*/}}
 {{- define "accel-injector.platform" -}}
 {{- $version := .Capabilities.KubeVersion.Version -}}
 {{- if ne .Values.config.platform "auto" -}}
 {{- .Values.config.platform -}}
+{{- else if contains "-gke." $version -}}
+gke
 {{- else if contains "-eks-" $version -}}
 eks
 {{- else -}}
-gke
+{{- fail (printf "config.platform is auto, and the version %s does not say whose labels the nodes have. Run it again with --set config.platform=gfd where NVIDIA's GPU feature discovery labels the nodes (k3s, RKE2, OpenShift), --set config.platform=none where nobody does, or --set config.platform=gke, eks or aks on these clouds" $version) -}}
 {{- end -}}
 {{- end -}}
 

@@ -7,6 +7,15 @@ Selector = tuple[tuple[str, tuple[str, ...]], ...]
 """Node labels, each with the values of which one will do."""
 
 
+def toleration(taint: str) -> dict[str, str]:
+    """What tolerates a taint of the catalogue: any with that key, or `KEY=VALUE:EFFECT` alone."""
+    key, exact, rest = taint.partition("=")
+    if not exact:
+        return {"key": key, "operator": "Exists"}
+    value, _, effect = rest.partition(":")
+    return {"key": key, "operator": "Equal", "value": value, "effect": effect}
+
+
 @final
 @dataclass(frozen=True)
 class Slice:
@@ -40,9 +49,10 @@ class Accelerator:
     _: KW_ONLY
     hosts: int = 1  # pods that the type needs (a legacy TPU Node slice: 1, whatever its slice has)
     selector: Selector = ()  # label, values (one: nodeSelector; several: affinity In)
-    tolerations: tuple[str, ...] = ()  # taint keys
+    tolerations: tuple[str, ...] = ()  # taints: KEY, or KEY=VALUE:EFFECT
     annotations: tuple[tuple[str, str], ...] = ()  # on the pod (legacy TPU Node: the TensorFlow version)
     extras: tuple[tuple[str, int], ...] = ()  # other resources that come with it, per pod (EFA devices)
     slice: Slice | None = None  # TPUs only (legacy TPU Node resources too)
     per_host_choices: tuple[int, ...] = ()  # chips per host of this shape's other forms (v5e-8, v6e-8: 4)
+    form: str = ""  # what of the site config changed the labels, for people: "gfd.mig: single"
     pinned: bool = True  # False: a model for which no node label of this platform is known

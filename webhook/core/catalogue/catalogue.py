@@ -14,6 +14,7 @@ from webhook.core.catalogue.families import TPU_RESOURCE, Families
 from webhook.core.messages import Denied
 from webhook.core.schema import decode
 from webhook.core.schema.catalogue import Ambiguous, AnyEntry, Devices, Instance, Labels, Model, Platform, Tpu, several
+from webhook.core.schema.site import GfdSettings
 from webhook.core.topology import Shape
 from webhook.errors import BadConfig
 
@@ -41,6 +42,14 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin/blob/4626a9f4/pkg/tpu/uti
 REMEMBERED: Final = 4096
 """Resolved names that are kept. Users choose names, so what is kept has a bound."""
 
+PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
+SINGLE: Final = "gfd.mig: single"
+MIG_PRODUCT: Final = "-MIG-"
+SHARED: Final = "-SHARED"
+"""What GPU feature discovery puts after the product: `A100-SXM4-40GB-MIG-1g.5gb-SHARED`."""
+
+UNDIVIDED: Final = GfdSettings()
+
 PART: Final = "-mig-"
 """Between a model and the profile of its part."""
 
@@ -66,8 +75,12 @@ class Catalogue:
         auto_mode: bool = False,
         legacy_nodes: bool = False,
         legacy_version: str = "",
+        own: Iterable[str] = (),
+        gfd: GfdSettings = UNDIVIDED,
     ) -> None:
         self.platform = platform
+        self._gfd = gfd
+        self._own = frozenset(own)  # entries of the site's, by name
         self._auto_mode = auto_mode
         self._legacy_nodes = legacy_nodes
         self._legacy_version = legacy_version
@@ -81,8 +94,10 @@ class Catalogue:
             for e in self._entries.values()
             if isinstance(e, Devices) and e.mig
         }
+        self._sizes = _sizes(self._entries)
         self._names = tuple(name for entry in self._entries.values() for name in self._names_of(entry))
         self._whole = tuple(name for name in self._names if PART not in name)
+        self._singles: dict[tuple[str, str], Selector] = {}  # one for each model and profile, and each profile
         self._resolved: dict[tuple[str, str | None, int | None], Accelerator] = {}
 
     @classmethod
@@ -92,6 +107,7 @@ class Catalogue:
         *,
         platform: Platform = "gke",
         auto_mode: bool = False,
+        gfd: GfdSettings = UNDIVIDED,
         legacy_nodes: bool = False,
         legacy_version: str = "",
         extra: Iterable[AnyEntry] = (),
@@ -103,8 +119,11 @@ class Catalogue:
             sourced |= _sourced(f"{filename}: $", decode.decode(data, filename, tuple[AnyEntry, ...]))
         sourced |= _sourced(extra_name, extra)
         _check_links(sourced, extra_name)
+        own = [name for name, (place, _) in sourced.items() if place.startswith(extra_name)]
         return cls(
             (entry for _, entry in sourced.values()),
+            own=own,
+            gfd=gfd,
             platform=platform,
             auto_mode=auto_mode,
             legacy_nodes=legacy_nodes,
@@ -136,6 +155,22 @@ class Catalogue:
         """Canonical names of all default types, in the catalogue's order."""
         return self._names
 
+    def models(self) -> frozenset[str]:
+        """The names of all models."""
+        return frozenset(entry.name for entry in self._entries.values() if isinstance(entry, Model))
+
+    def named(self, name: str) -> str:
+        """The type that a name means, by whatever spelling; empty where none does."""
+        if self._rules(name) is not None:
+            return f"the TPU {spelling(name)}"
+        entry = self._spelled.get(spelling(name))
+        return entry.name if entry is not None else ""
+
+    def rival(self, alias: str, model: str) -> str:
+        """Another model that has this alias too; empty where none has."""
+        every = (entry for entry in self._entries.values() if isinstance(entry, Model) and entry.name != model)
+        return next((e.name for e in every if spelling(alias) in map(spelling, e.aliases)), "")
+
     def matching(self, pattern: str) -> Iterator[str]:
         """The names that a shell pattern (`nvidia-*`) means."""
         return (name for name in self._names if fnmatchcase(name, pattern))
@@ -153,6 +188,11 @@ class Catalogue:
             if isinstance(entry, Devices) and entry.mig and resource.startswith(entry.mig.resource):
                 return entry.mig.prefix + resource.removeprefix(entry.mig.resource)
         return ""
+
+    def whole_machine(self, resource: str, instance_type: str | None) -> int:
+        """The devices of a machine type with this resource, or of the largest one that is known; 0: none is."""
+        sizes = self._sizes.get(resource, {})
+        return sizes.get(instance_type or "") or max(sizes.values(), default=0)
 
     def shapes(self, accelerator: Accelerator) -> tuple[str, ...]:
         """Every topology that a TPU type of this size can have, its default (if it has one) first."""
@@ -223,10 +263,26 @@ class Catalogue:
             resource=devices.resource,
             count=None,
             most=entry.most.get(self.platform),
-            selector=self._selector(entry.select.get(self.platform, {})),
+            selector=self._selector(self._labels(entry, self._gfd.of(entry.name)[1])),
             tolerations=self._tolerations(devices, entry),
             pinned=self.platform == "none" or self.platform in entry.select,
+            form=self._form(entry),
         )
+
+    def _labels(self, entry: Model, shared: bool, part: str = "") -> Labels:
+        """The labels of a model's nodes, or of those whose GPUs are all cut into parts of one profile.
+
+        Source: https://github.com/NVIDIA/k8s-device-plugin/blob/1b826acc/docs/gpu-feature-discovery/README.md
+        """
+        labels = entry.select.get(self.platform, {})
+        if self.platform != "gfd" or PRODUCT_LABEL not in labels:
+            return labels
+        end = f"{MIG_PRODUCT}{part}" * bool(part) + SHARED * shared
+        return {**labels, PRODUCT_LABEL: tuple(value + end for value in several(labels[PRODUCT_LABEL]))}
+
+    def _form(self, entry: Model) -> str:
+        known = self.platform == "gfd" and PRODUCT_LABEL in entry.select.get("gfd", {})
+        return self._gfd.written(entry.name) if known else ""
 
     def _instance(self, entry: Instance) -> Accelerator:
         devices = self._devices(entry.of)
@@ -236,7 +292,7 @@ class Catalogue:
             resource=devices.resource,
             count=entry.count,
             most=entry.count,
-            selector=self._selector({INSTANCE_LABEL: entry.instance_type}),
+            selector=self._selector({INSTANCE_LABEL: entry.instance_type}) if self._has_label(entry) else (),
             tolerations=self._tolerations(devices),
             extras=tuple(entry.extras.items()),
         )
@@ -264,13 +320,37 @@ class Catalogue:
         return entry.mig if isinstance(entry, Model) else ()
 
     def _mig(self, devices: Devices, profile: str, whole: Accelerator, name: str) -> Accelerator:
-        """`whole` cut into parts: a resource of their own, or on GKE ordinary devices behind a label."""
+        """`whole` cut into parts: a resource of their own, or ordinary devices behind a label."""
         if devices.mig is None:
             return whole
         key = devices.mig.labels.get(self.platform)
-        resource = whole.resource if key else devices.mig.resource + profile
-        selector = (*whole.selector, (key, (profile,))) if key else whole.selector
-        return replace(whole, name=name, resource=resource, selector=selector, most=None)
+        if key:
+            return replace(whole, name=name, selector=(*whole.selector, (key, (profile,))), most=None)
+        resource = devices.mig.resource + profile
+        if self.platform != "gfd":
+            return replace(whole, name=name, resource=resource, most=None)
+        if self._gfd.of(whole.name)[0] == "single":
+            return replace(whole, name=name, selector=self._single(whole, devices, profile), most=None, form=SINGLE)
+        # Whole GPUs of the same nodes may be shared beside the parts, or the parts alone.
+        return replace(whole, name=name, resource=resource, selector=_either(whole.selector), most=None)
+
+    def _single(self, whole: Accelerator, devices: Devices, profile: str) -> Selector:
+        """The labels of nodes that are cut into this profile: of one model, or of any that is so divided."""
+        key = (whole.name, profile)
+        found = self._singles.get(key)
+        if found is None:
+            every = [e for e in self._entries.values() if isinstance(e, Model) and profile in e.mig]
+            named = [e for e in every if e.of == devices.name and whole.name in (e.name, devices.name)]
+            found = self._singles[key] = self._product_labels(named, profile)
+        return found
+
+    def _product_labels(self, models: Iterable[Model], profile: str) -> Selector:
+        values: dict[str, None] = {}
+        for entry in models:
+            strategy, shared = self._gfd.of(entry.name)
+            product = self._labels(entry, shared, profile).get(PRODUCT_LABEL, ()) if strategy == "single" else ()
+            values.update(dict.fromkeys(several(product)))
+        return ((PRODUCT_LABEL, tuple(values)),) if values else ()
 
     def _devices(self, name: str) -> Devices:
         entry = self._entries[name]
@@ -282,9 +362,11 @@ class Catalogue:
         own = model.platform_tolerations.get(self.platform, ()) if model else ()
         return (*devices.tolerations, *more, *own)
 
+    def _has_label(self, entry: Instance) -> bool:
+        """Whether the cluster's nodes say that they are of this machine type; on `none` only the admin can know."""
+        return self.platform != "none" or entry.name in self._own
+
     def _selector(self, labels: Labels) -> Selector:
-        if self.platform == "none":
-            return ()
         swap = self._auto_mode and self.platform == "eks"
         return tuple(
             (AUTO_MODE + key.removeprefix(KARPENTER) if swap and key.startswith(KARPENTER) else key, several(values))
@@ -371,6 +453,16 @@ def _profiles(entries: Iterable[AnyEntry]) -> dict[str, dict[str, None]]:
     return profiles
 
 
+def _sizes(entries: dict[str, AnyEntry]) -> dict[str, dict[str, int]]:
+    """Of each resource the machine types that have it, each with the number of its devices."""
+    sizes: dict[str, dict[str, int]] = {}
+    for entry in entries.values():
+        devices = entries.get(entry.of) if isinstance(entry, Instance) else None
+        if isinstance(entry, Instance) and isinstance(devices, Devices):
+            sizes.setdefault(devices.resource, {})[entry.instance_type] = entry.count
+    return sizes
+
+
 def _sourced(where: str, entries: Iterable[AnyEntry]) -> dict[str, Sourced]:
     """Entries of one file by name, each with its place; raises `BadConfig` where a name is there twice."""
     sourced: dict[str, Sourced] = {}
@@ -387,6 +479,8 @@ def _check_links(sourced: dict[str, Sourced], own: str) -> None:
     A site's entry, whose place begins with `own`, is to blame where it replaced what a packaged one names.
     """
     for where, entry in sourced.values():
+        if isinstance(entry, Model):
+            _check_mig_labels(sourced, where, entry, own)
         if isinstance(entry, Model | Instance):
             there, target = sourced.get(entry.of, ("", None))
             if not isinstance(target, Devices):
@@ -401,9 +495,33 @@ def _check_links(sourced: dict[str, Sourced], own: str) -> None:
                     raise BadConfig(f'{where}.choices: found "{choice}"; valid: the name of a model')
 
 
+def _check_mig_labels(sourced: dict[str, Sourced], where: str, model: Model, own: str) -> None:
+    """A label cannot have the model's value and the part's; raises `BadConfig`."""
+    there, devices = sourced.get(model.of, ("", None))
+    if not isinstance(devices, Devices) or devices.mig is None or not model.mig:
+        return
+    for platform, key in devices.mig.labels.items():
+        if key in model.select.get(platform, {}):
+            place = f"{there}.mig.labels.{platform}" if there.startswith(own) else f"{where}.select.{platform}"
+            raise BadConfig(
+                f"{place}: {key} cannot be {model.name}'s and a part's at once; for MIG's strategy single on "
+                "platform gfd say gfd: {mig: single} instead"
+            )
+
+
 def _check_replaced(where: str, there: str, own: str, kind: str) -> None:
     if there.startswith(own) and not where.startswith(own):
         raise BadConfig(f"{there}.kind: {where} needs an entry of this name; valid: {kind}")
+
+
+def _either(selector: Selector) -> Selector:
+    """A product's label with and without the end of a shared one."""
+    return tuple(
+        (label, tuple(dict.fromkeys(v for value in values for v in (value.removesuffix(SHARED), value))))
+        if label == PRODUCT_LABEL
+        else (label, values)
+        for label, values in selector
+    )
 
 
 def slice_of(rules: Tpu, shape: Shape, per_host: int) -> Slice:

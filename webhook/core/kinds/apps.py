@@ -22,6 +22,7 @@ from webhook.core.kinds.kind import (
     worker_ids,
 )
 from webhook.core.messages import Denied, Warn
+from webhook.core.patch import Path
 from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, NO_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
@@ -36,6 +37,7 @@ class Checked(Kind[App]):
     group = "apps"
     view = App
     patched = False
+    queued: Path | None = None
 
     def templates(self, app: App) -> Iterator[PodTemplate]:
         """spec.template. Of the object's own annotations nothing is carried to the Pods."""
@@ -144,6 +146,7 @@ class CronJob(Kind[schema.CronJob]):
     plural = "cronjobs"
     view = schema.CronJob
     patched = False
+    queued: Path | None = ("spec", "jobTemplate", "metadata")
     reapply = "judged"
 
     def templates(self, cron: schema.CronJob) -> Iterator[PodTemplate]:

@@ -93,6 +93,9 @@ class Kind(Generic[V]):
     hints: tuple[Path, ...] = ()
     """Places outside the templates whose value also says which form of a type is meant."""
 
+    queued: Path | None = ("metadata",)
+    """The metadata of what a queue holds as one; None: the object's, which is not ours to write."""
+
     @property
     def name(self) -> str:
         """The kind, for metrics and messages."""

@@ -19,9 +19,10 @@ from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import stripped_view
 from webhook.core.rules.nodes import pinned
+from webhook.core.scheduling import Scheduling
 from webhook.core.schema import leaderworkerset as schema
 from webhook.core.schema.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
-from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Template
+from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Metadata, Template
 from webhook.core.template import LEADER_WORKER_SET, PodTemplate, annotations_of, containers_of
 
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
@@ -173,8 +174,17 @@ def _schedulers(lws: schema.LeaderWorkerSet, leader: Target | None, worker: Targ
     template = group_of(lws).leaderTemplate
     if leader is None and template is not None and scheduling.unset((template.spec or NO_SPEC).schedulerName):
         yield Put((*ROOT, LEADER, "spec", "schedulerName"), decided.name)
-    if decided.queue is not None and not scheduling.queue_chosen(annotations_of(lws.metadata)):
-        yield Put(("metadata", "annotations", scheduling.QUEUE), decided.queue)
+        yield from _queue(template.metadata, (*ROOT, LEADER, "metadata"), decided, of_set=False)
+    yield from _queue(lws.metadata, ("metadata",), decided, of_set=True)
+
+
+def _queue(metadata: Metadata | None, path: Path, decided: Scheduling, *, of_set: bool) -> Iterator[Edit]:
+    """The queue of a scheduler that reads it from Pods, or Volcano's, which is read from the set."""
+    key, queue = decided.key, decided.queue
+    if key is None or queue is None or key.where == "workload" or decided.volcano != of_set:
+        return
+    if not scheduling.queue_chosen(metadata, key):
+        yield scheduling.queue_edit(path, queue, key)
 
 
 @final

@@ -14,7 +14,7 @@ from webhook.core.annotations import INJECT, QUEUE, SCHEDULER, TYPE
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.catalogue.families import TPU_RESOURCE
 from webhook.core.kinds.kind import Context, Findings, Kind, Targets, unindexed, whole_slices, worker_ids
-from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.messages import LONGEST_VALUE, Denied, Warn, quoted
 from webhook.core.patch import Edit, Put
 from webhook.core.rules.detect import resources
 from webhook.core.schema import volcano as schema
@@ -127,6 +127,18 @@ def _pods(job: schema.VolcanoJob, targets: Targets) -> Iterator[tuple[Accelerato
         yield target.resolution.accelerator, tasks[index].replicas or 0
 
 
+def _foreign_queue(wish: Wish, targets: Targets, context: Context) -> Findings:
+    """The queue of another scheduler, which reads it from the Pods."""
+    queue, scheduler = wish.queue or "", wish.scheduler or ""
+    key = context.site.queues.get(scheduler)
+    if key is None or key.where == "workload":
+        yield Warn("queue-unused", {"name": scheduler[:LONGEST_VALUE]})
+        return
+    for target in targets:
+        if not scheduling.queue_chosen(target.template.view.metadata, key):
+            yield scheduling.queue_edit((*target.template.path, "metadata"), queue, key)
+
+
 @final
 class VolcanoJob(Kind[schema.VolcanoJob]):
     """A Volcano Job."""
@@ -161,7 +173,9 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
             yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)
         elif wish.scheduler is not None:
             yield from _scheduler(job, wish.scheduler, told=asked)
-        if wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):
+        if wish.queue is not None and wish.scheduler not in (None, scheduling.VOLCANO, scheduling.DEFAULT):
+            yield from _foreign_queue(wish, targets, context)
+        elif wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):
             yield Put(("spec", "queue"), wish.queue)
 
     def resolve_group(self, _job: schema.VolcanoJob, targets: Targets, _context: Context) -> Targets:

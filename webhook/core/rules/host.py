@@ -17,6 +17,7 @@ from webhook.core.devices import DeviceContainer
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Amend, Append, Edit, Path, Put
 from webhook.core.resolution import Resolution
+from webhook.core.rules.placement import RUNTIME_CLASS, runtime_class
 from webhook.core.rules.rule import Rule
 from webhook.core.schema.pod import Container, EnvVar, Volume
 from webhook.core.schema.site import Device
@@ -72,11 +73,12 @@ def host(template: PodTemplate, resolution: Resolution) -> Iterable[Edit | Warn]
     if resolution.request.mode == "plugin" and not resolution.site.profiles:
         return ()
     profiles = _allowed(resolution)
-    return (
-        apply_profiles(template, [(device_container, profiles) for device_container in resolution.device_containers])
-        if profiles
-        else ()
-    )
+    if not profiles:
+        return ()
+    found = apply_profiles(template, [(held, profiles) for held in resolution.device_containers])
+    if not runtime_class(template, resolution):
+        return found
+    return [one for one in found if isinstance(one, Warn) or one.path != RUNTIME_CLASS]
 
 
 def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
@@ -130,10 +132,17 @@ def apply_profiles(template: PodTemplate, profiled: Sequence[ContainerProfiles])
             yield Warn("devices-closed", {"name": device_container.container.name})
         mounted = mounted or bool(mounts)
     _check_read_only(template, profiled, volumes, devices)
+    yield from _runtime_class(template, [profile for _, profiles in profiled for profile in profiles])
     if mounted:
         yield Warn("host-path-policy")
     if any(profile.exclusive_node for _, profiles in profiled for profile in profiles):
         yield from _whole_node(template)
+
+
+def _runtime_class(template: PodTemplate, profiles: Iterable[Profile]) -> Iterator[Edit]:
+    found = next((profile.runtime_class for profile in profiles if profile.runtime_class), "")
+    if found and not template.spec.runtimeClassName:
+        yield Put(RUNTIME_CLASS, found)
 
 
 def _numbered(profiled: Sequence[ContainerProfiles]) -> Iterator[tuple[DeviceContainer, Sequence[Profile], int]]:
@@ -363,4 +372,14 @@ def _why(_template: PodTemplate, resolution: Resolution) -> str:
     return f"site config hostProfiles, mode {resolution.request.mode}"
 
 
-HOST: Final = Rule("host devices and libraries", host, _why)
+def _why_not(template: PodTemplate, resolution: Resolution) -> str:
+    hardware, mode, site = resolution.accelerator, resolution.request.mode, resolution.site
+    profiles = site.host_profiles(hardware.name, hardware.resource, mode, resolution.namespace)
+    return (
+        f"there already; runtimeClassName {template.spec.runtimeClassName} is kept"
+        if any(profile.runtime_class not in ("", template.spec.runtimeClassName) for profile in profiles)
+        else ""
+    )
+
+
+HOST: Final = Rule("host devices and libraries", host, _why, _why_not)

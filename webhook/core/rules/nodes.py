@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from webhook.core import annotations
+from webhook.core.catalogue.accelerator import toleration
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
 from webhook.core.resolution import Resolution
@@ -121,18 +122,20 @@ def tolerations(template: PodTemplate, resolution: Resolution) -> Found:
         if not there.key and there.operator == "Exists":
             return ()
         tolerated.append(there.key)
-    missing = [key for key in resolution.accelerator.tolerations if key not in tolerated]
+    missing = [toleration(taint) for taint in resolution.accelerator.tolerations]
     path = ("spec", "tolerations")
-    return [Append(path, {"key": key, "operator": "Exists"}, key=("key",)) for key in missing]
+    return [Append(path, item, key=("key",)) for item in missing if item["key"] not in tolerated]
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:
-    return f"nodes with {resolution.accelerator.name}, by the labels of platform {resolution.site.config.platform}"
+    hardware, platform = resolution.accelerator, resolution.site.config.platform
+    form = f" (site config {hardware.form})" if hardware.form else ""
+    return f"nodes with {hardware.name}, by the labels of platform {platform}{form}"
 
 
 def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
     hardware, platform = resolution.accelerator, resolution.site.config.platform
-    if platform == "none":
+    if not hardware.selector and platform == "none":
         return "site config platform: none"
     if not hardware.selector:
         return f"{hardware.name} is any node with {hardware.resource}, on platform {platform}"

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from webhook.core.annotations import PLACEMENT
+from webhook.core.catalogue import accelerator
 from webhook.core.catalogue.catalogue import TOPOLOGY_LABEL
 from webhook.core.catalogue.tpu import listed
 from webhook.core.devices import asked_amounts
@@ -18,9 +19,15 @@ from webhook.core.patch import Append, Edit, Put
 from webhook.core.resolution import Resolution
 from webhook.core.rules.nodes import check_affinity
 from webhook.core.rules.rule import Rule
-from webhook.core.schema.pod import Toleration
+from webhook.core.schema.pod import Container, Toleration
 from webhook.core.schema.site import Placement
 from webhook.core.template import PodTemplate
+
+RUNTIME_CLASS: Final = ("spec", "runtimeClassName")
+"""The user's own wins. Where it is not the node's default runtime, a Pod gets its GPU counted and sees none.
+
+Source: https://docs.k3s.io/advanced#nvidia-container-runtime
+"""
 
 
 def placement(template: PodTemplate, resolution: Resolution) -> Iterable[Edit | Warn]:
@@ -28,15 +35,27 @@ def placement(template: PodTemplate, resolution: Resolution) -> Iterable[Edit | 
     return _placed(template, resolution) if resolution.request.placements else ()
 
 
-def _placed(template: PodTemplate, resolution: Resolution) -> Iterator[Edit]:
+def _placed(template: PodTemplate, resolution: Resolution) -> Iterator[Edit | Warn]:
     chosen = list(_chosen(template, resolution))
     yield from _node_selector(template, resolution, chosen)
     yield from _tolerations(template, resolution, [t for _, found in chosen for t in found.tolerations])
-    for _, found in chosen:
+    for name, found in chosen:
         for key, value in found.annotations.items():
             if template.annotations.get(key) is None:
                 yield Put(("metadata", "annotations", key), value)
-        yield from _resources(resolution, found)
+        yield from _resources(template, resolution, name, found)
+    wanted = _runtime_class(chosen)
+    if wanted and not template.spec.runtimeClassName:
+        yield Put(RUNTIME_CLASS, wanted)
+
+
+def runtime_class(template: PodTemplate, resolution: Resolution) -> str:
+    """The RuntimeClass that a placement brings; empty where none does."""
+    return _runtime_class(_chosen(template, resolution)) if resolution.request.placements else ""
+
+
+def _runtime_class(chosen: Iterable[tuple[str, Placement]]) -> str:
+    return next((found.runtime_class_name for _, found in chosen if found.runtime_class_name), "")
 
 
 def _chosen(template: PodTemplate, resolution: Resolution) -> Iterator[tuple[str, Placement]]:
@@ -90,7 +109,7 @@ def _needed(resolution: Resolution) -> dict[str, tuple[str, ...]]:
 def _tolerations(template: PodTemplate, resolution: Resolution, wanted: Iterable[Any]) -> Iterator[Edit]:
     """What nobody tolerates yet: neither the user, nor the accelerator's own tolerations."""
     have = [t for t in template.spec.tolerations or () if t is not None]
-    have += [Toleration(key=key, operator="Exists") for key in resolution.accelerator.tolerations]
+    have += [Toleration(**accelerator.toleration(taint)) for taint in resolution.accelerator.tolerations]
     for toleration in wanted:
         item = msgspec.to_builtins(toleration)
         if not any(covers(there, item) for there in have):
@@ -113,17 +132,41 @@ def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
     return operator == "Exists" or same
 
 
-def _resources(resolution: Resolution, found: Placement) -> Iterator[Edit]:
+def _resources(template: PodTemplate, resolution: Resolution, name: str, found: Placement) -> Iterator[Edit | Warn]:
     """Requests and limits of each container with devices; a container that says either has its own."""
     for device_container in resolution.device_containers:
         for resource, amount in found.resources.items():
             if asked_amounts(device_container.container, resource):
                 continue
+            if resource.startswith(HUGEPAGES) and not _has_cpu_or_memory(device_container.container):
+                yield from _alone(template, resolution, device_container.container, name, resource)
             for part in ("limits", "requests"):
                 yield Put(
                     ("spec", device_container.list_name, device_container.index, "resources", part, resource),
                     str(amount),
                 )
+
+
+HUGEPAGES: Final = "hugepages-"
+
+
+def _has_cpu_or_memory(container: Container) -> bool:
+    return any(asked_amounts(container, resource) for resource in ("cpu", "memory"))
+
+
+def _alone(
+    template: PodTemplate, resolution: Resolution, container: Container, name: str, resource: str
+) -> Iterator[Warn]:
+    """The API server refuses hugepages on a container without either; a LimitRange may yet give a template's Pods some.
+
+    Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/core/validation/validation.go
+    (ValidateResourceRequirements)
+    """
+    if template.path or resolution.stored:
+        yield Warn("hugepages-alone", {"name": container.name, "resource": resource})
+        return
+    where = f"container {quoted(container.name)}"
+    raise Denied("hugepages-alone", where=where, value=name, resource=resource)
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:

@@ -111,10 +111,19 @@ def _gone(template: PodTemplate, gone: set[str]) -> Iterator[Edit]:
 
 def privileged(template: PodTemplate, resolution: Resolution) -> Found:
     """A privileged container sees all devices of its node, whatever it was given: said once, never changed."""
-    if resolution.accelerator.slice is not None or resolution.request.mode == "host" or template.of_workload:
+    if _has_node(resolution) or resolution.request.mode == "host" or template.of_workload:
         return ()  # a whole node is one Pod's anyway; a Pod of a workload was told of when the workload came
     open_ones = [h.container for h in resolution.device_containers if _is_privileged(h.container)]
     return [Warn("privileged", {"name": container.name}) for container in open_ones]
+
+
+def _has_node(resolution: Resolution) -> bool:
+    """Whether the Pod takes all devices that a node of this type can have."""
+    hardware = resolution.accelerator
+    if hardware.slice is not None:
+        return True
+    together = sum(h.devices for h in resolution.device_containers if h.list_name == "containers")
+    return together == (hardware.most if hardware.count is None else hardware.count)
 
 
 def _is_privileged(container: Container) -> bool:

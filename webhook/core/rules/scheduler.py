@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from webhook.core import scheduling
+from webhook.core.catalogue.catalogue import INSTANCE_LABEL
 from webhook.core.messages import Warn
 from webhook.core.patch import Edit, Put
 from webhook.core.resolution import Resolution
@@ -13,7 +14,7 @@ from webhook.core.template import PodTemplate
 
 
 def scheduler(template: PodTemplate, resolution: Resolution) -> Found:
-    """schedulerName and Volcano's queue, as `scheduling` decided them."""
+    """schedulerName and the queue, as `scheduling` decided them."""
     decided = resolution.scheduling
     return () if decided == scheduling.UNTOUCHED else _scheduled(template, decided)
 
@@ -22,8 +23,11 @@ def _scheduled(template: PodTemplate, decided: Scheduling) -> Iterator[Edit | Wa
     yield from decided.warnings
     if decided.name is not None:
         yield Put(("spec", "schedulerName"), decided.name)
-    if decided.queue is not None and not scheduling.queue_chosen(template.annotations):
-        yield Put(("metadata", "annotations", scheduling.QUEUE), decided.queue)
+    key, queue = decided.key, decided.queue
+    if key is None or queue is None or key.where == "workload":  # the object itself has that: kinds/queue.py
+        return
+    if not scheduling.queue_chosen(template.view.metadata, key):
+        yield scheduling.queue_edit(("metadata",), queue, key)
 
 
 def neuron(template: PodTemplate, resolution: Resolution) -> Found:
@@ -35,18 +39,34 @@ def neuron(template: PodTemplate, resolution: Resolution) -> Found:
     if hardware.family != "neuron" or template.of_workload or resolution.own.names or resolution.placed_only:
         return ()
     count = sum(device_container.devices for device_container in resolution.device_containers)
-    if count not in (1, hardware.count) and resolution.scheduling.name in (None, scheduling.VOLCANO):
+    if count not in (1, _whole(template, resolution)) and resolution.scheduling.name in (None, scheduling.VOLCANO):
         return (Warn("neuron-part", {"count": count}),)
     return ()
 
 
+def _whole(template: PodTemplate, resolution: Resolution) -> int:
+    """All devices of the machine: the one that is asked for, or that the selector names, else the largest."""
+    hardware, named = resolution.accelerator, (template.spec.nodeSelector or {}).get(INSTANCE_LABEL)
+    return hardware.count or resolution.site.catalogue.whole_machine(hardware.resource, named)
+
+
 def _why(_template: PodTemplate, resolution: Resolution) -> str:
     said = resolution.request.scheduler
-    return f"accel.io/scheduler: {said}" if said else "site config schedulers.defaults"
+    queue = resolution.request.queue
+    if said is None and queue is not None:
+        return f"accel.io/queue: {queue}{_where(resolution)}"
+    return (f"accel.io/scheduler: {said}" if said else "site config schedulers.defaults") + _where(resolution)
+
+
+def _where(resolution: Resolution) -> str:
+    decided = resolution.scheduling
+    return f"; {decided.name or scheduling.DEFAULT} reads its queue there" if decided.queue else ""
 
 
 def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
     asked = resolution.request.scheduler or resolution.request.queue
+    if resolution.scheduling.key is not None and resolution.scheduling.key.where == "workload":
+        return "the queue is on the object itself"
     return "there already" if asked and not resolution.scheduling.warnings else ""
 
 

@@ -37,6 +37,9 @@ PER_CHIP = 16
 LONGEST_NAME = 60
 """Characters of a name."""
 
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+"""Of a taint."""
+
 _SPELLING = re.compile(r"[a-z0-9]++")
 _NAME = re.compile(r"[a-z0-9]++(?:[-._]++[a-z0-9]++)*+")
 
@@ -113,7 +116,7 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     legacy_only: bool = False
     """No machine with its own chips exists: always the legacy resource."""
     tolerations: tuple[str, ...] = ("google.com/tpu",)
-    """Keys of the taints on its nodes."""
+    """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
     other_resources: tuple[str, ...] = ()
     """Other resources by which TPUs are asked for; a `*` at the end stands for anything."""
 
@@ -139,8 +142,8 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
                 raise ValueError(f"spellings: {quoted(spelling)} must be lower-case letters and digits")
         syntax.check_value(self.label, "label")
         syntax.check_value(self.single_host_label, "singleHostLabel")
-        for key in self.tolerations:
-            syntax.check_key(key, "tolerations")
+        for taint in self.tolerations:
+            _check_taint(taint, "tolerations")
         check_resources(self.other_resources)
 
     def _check_hosts(self, text: str, shape: topology.Shape) -> None:
@@ -174,7 +177,7 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     resource: str
     """The resource that containers request."""
     tolerations: tuple[str, ...] = ()
-    """Keys of the taints on its nodes."""
+    """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """More of them, on some platforms."""
     other_resources: tuple[str, ...] = ()
@@ -188,8 +191,11 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     def __post_init__(self) -> None:
         super().__post_init__()
         syntax.check_key(self.resource, "resource")
-        for key in (*self.tolerations, *(k for keys in self.platform_tolerations.values() for k in keys)):
-            syntax.check_key(key, "tolerations")
+        for taint in self.tolerations:
+            _check_taint(taint, "tolerations")
+        for taints in self.platform_tolerations.values():
+            for taint in taints:
+                _check_taint(taint, "platformTolerations")
         check_resources(self.other_resources)
         for key in self.other_annotations:
             syntax.check_key(key, "otherAnnotations")
@@ -209,7 +215,7 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
     most: dict[Platform, int] = msgspec.field(default_factory=dict)
     """Maximum number of devices in one node, if publicly known."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """Keys of more taints on its nodes."""
+    """More taints on its nodes, on some platforms."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -220,9 +226,9 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
                 syntax.check_key(key, "select")
                 for value in several(values):
                     syntax.check_value(value, "select")
-        for keys in self.platform_tolerations.values():
-            for key in keys:
-                syntax.check_key(key, "platformTolerations")
+        for taints in self.platform_tolerations.values():
+            for taint in taints:
+                _check_taint(taint, "platformTolerations")
 
 
 class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
@@ -264,6 +270,18 @@ def check_resources(patterns: Iterable[str]) -> None:
 
 
 AnyEntry = Tpu | Devices | Model | Instance | Ambiguous
+
+
+def _check_taint(text: str, where: str) -> None:
+    """`KEY` or `KEY=VALUE:EFFECT`; raises `ValueError` about `where`."""
+    key, exact, rest = text.partition("=")
+    syntax.check_key(key, where)
+    if not exact:
+        return
+    value, _, effect = rest.rpartition(":")
+    syntax.check_value(value, where)
+    if effect not in EFFECTS:
+        raise ValueError(f"{where}: {quoted(text)} is not KEY or KEY=VALUE:EFFECT with one of {', '.join(EFFECTS)}")
 
 
 def types(entry: AnyEntry) -> int:

@@ -32,6 +32,12 @@ _WORDS = {"object": "a mapping", "array": "a list", "str": "text", "int": "a who
 
 def decode(data: bytes, filename: str, form: type[T]) -> T:
     """The document as `form`; an empty document is an empty mapping. Raises `BadConfig`."""
+    _, _, raw = read(data, filename)
+    return convert(raw, filename, form)
+
+
+def read(data: bytes, filename: str) -> tuple[str, nodes.Node, Any]:
+    """The text of a file, its one document, in which no key is given twice, and what that holds. Raises `BadConfig`."""
     if len(data) > text_limits.CONFIG:
         raise BadConfig(f"{filename}: more than {text_limits.CONFIG >> 20} MiB, which a ConfigMap cannot hold")
     try:
@@ -40,20 +46,15 @@ def decode(data: bytes, filename: str, form: type[T]) -> T:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadConfig(f"{filename}: line {line}: not UTF-8 text") from None
     try:
-        raw = _value(text)
+        document, *more = nodes.documents(text, text_limits.OF_CONFIG)
+        if more:
+            raise BadYaml(more[0].start, "expected a single YAML document")
+        nodes.check_keys(document.root)
+        raw = nodes.plain(document.root)
     except BadYaml as error:
         line, column = nodes.position(text, error.where)
         raise BadConfig(f"{filename}: line {line}, column {column}: {error}") from None
-    return convert({} if raw is None else raw, filename, form)
-
-
-def _value(text: str) -> Any:
-    """What the one document of a file holds, in which no key is given twice."""
-    document, *more = nodes.documents(text, text_limits.OF_CONFIG)
-    if more:
-        raise BadYaml(more[0].start, "expected a single YAML document")
-    nodes.check_keys(document.root)
-    return nodes.plain(document.root)
+    return text, document.root, {} if raw is None else raw
 
 
 def convert(raw: object, filename: str, form: type[T]) -> T:
@@ -61,29 +62,30 @@ def convert(raw: object, filename: str, form: type[T]) -> T:
     try:
         return msgspec.convert(raw, form)
     except msgspec.ValidationError as error:
-        raise BadConfig(f"{filename}: {_explain(raw, form, str(error))}") from None
+        path, rest = explain(raw, form, str(error))
+        raise BadConfig(f"{filename}: {show(path)}{rest}") from None
 
 
-def _explain(raw: object, form: Any, message: str) -> str:
-    """msgspec's message with the true path (it prints mapping keys as `...`), the value, and what is valid."""
+def explain(raw: object, form: Any, message: str) -> tuple[Path, str]:
+    """msgspec's message as the true path (it prints mapping keys as `...`), the value, and what is valid."""
     sentence, _, place = message.rpartition(" - at ") if " - at " in message else (message, "", "")
     of_key = place.startswith("`key` in ")
     path = _path(raw, form, place.removeprefix("`key` in ").strip("`"), message)
     if of_key:
-        return f"{show(path)}: {_bad_key(raw, form, path)}"
+        return path, f": {_bad_key(raw, form, path)}"
     if sentence.startswith(_UNKNOWN):
         unknown = sentence.removeprefix(_UNKNOWN).removesuffix("`")
-        return f"{show((*path, unknown))} is not a known key; {_keys(raw, form, path, unknown)}"
+        return (*path, unknown), f" is not a known key; {_keys(raw, form, path, unknown)}"
     if sentence.startswith(_MISSING):
-        return f"{show(path)} lacks the key {sentence.removeprefix(_MISSING).removesuffix('`')}"
+        return path, f" lacks the key {sentence.removeprefix(_MISSING).removesuffix('`')}"
     if choices := _choices(form, raw, path):
-        return f"{show(path)}: found {_found(raw, path)}; valid: {', '.join(choices)}"
+        return path, f": found {_found(raw, path)}; valid: {', '.join(choices)}"
     if expected := _EXPECTED.match(sentence):
-        return f"{show(path)}: found {_found(raw, path)}; valid: {_in_words(expected['type'])}"
+        return path, f": found {_found(raw, path)}; valid: {_in_words(expected['type'])}"
     # A Struct's own check, which begins with the key that it is about.
     if own := _OWN.match(sentence):
-        return f"{show((*path, own['field']))}: {own['rest']}"
-    return f"{show(path)}: {sentence}"
+        return (*path, own["field"]), f": {own['rest']}"
+    return path, f": {sentence}"
 
 
 def _bad_key(raw: object, form: Any, path: Path) -> str:

@@ -38,6 +38,10 @@ class Labels(View, frozen=True, gc=False):
     """The labels that anything here reads: a Pod of a JobSet has some twenty, and each one built costs time."""
 
     kueue_queue: Value | None = msgspec.field(name="kueue.x-k8s.io/queue-name", default=None)
+    kai_queue: Value | None = msgspec.field(name="kai.scheduler/queue", default=None)
+    yunikorn_queue: Value | None = msgspec.field(name="yunikorn.apache.org/queue", default=None)
+    koordinator_quota: Value | None = msgspec.field(name="quota.scheduling.koordinator.sh/name", default=None)
+    queue: Value | None = None
     leader_worker_set: Value | None = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default=None)
     ray_cluster: Value | None = msgspec.field(name="ray.io/cluster", default=None)
     whole_node: Value | None = msgspec.field(name="accel.io/whole-node", default=None)
@@ -179,6 +183,7 @@ class PodSpec(View, frozen=True, gc=False):
     affinity: Affinity | None = None
     schedulerName: Text | None = None
     tolerations: list[Toleration | None] | None = None
+    runtimeClassName: Name | None = None
     os: OperatingSystem | None = None
     resourceClaims: list[PodClaim | None] | None = None
 

@@ -6,7 +6,7 @@ Annotations only choose among what is defined here: no annotation can name a hos
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,6 +31,15 @@ MOST_PATTERNS = 10_000
 
 MOST_TYPES = 50_000
 """Types that a site config adds to the catalogue."""
+
+QUEUE_LABELS: Final = (
+    "kai.scheduler/queue",
+    "kueue.x-k8s.io/queue-name",
+    "quota.scheduling.koordinator.sh/name",
+    "yunikorn.apache.org/queue",
+    "queue",
+)
+"""Labels that name a queue, which a view reads (`core/schema/pod.py`): another one could not be seen to be there."""
 
 _ENV_NAME = re.compile(r"[ -<>-~]++")
 
@@ -64,6 +73,40 @@ class EksSettings(_Settings, frozen=True, kw_only=True):
     `karpenter.k8s.aws/`."""
 
 
+class GfdForm(_Settings, frozen=True, kw_only=True):
+    """How the nodes of one model are cut up; what is not said is as `gfd` says."""
+
+    mig: Literal["mixed", "single"] | None = None
+    """As `gfd.mig`."""
+    shared: bool | None = None
+    """As `gfd.shared`."""
+
+
+class GfdSettings(_Settings, frozen=True, kw_only=True):
+    """Only with `platform: gfd`: how NVIDIA's device plugin divides GPUs, which changes the label of the product."""
+
+    mig: Literal["mixed", "single"] = "mixed"
+    """The strategy for MIG. `mixed`: a part has a resource of its own. `single`: a part is an `nvidia.com/gpu`, and the
+    product's label ends in `-MIG-1g.5gb`."""
+    shared: bool = False
+    """GPUs are shared by time-slicing or MPS without `renameByDefault`: the product's label ends in `-SHARED`."""
+    models: dict[str, GfdForm] = msgspec.field(default_factory=dict)
+    """The same for single models, by name."""
+
+    def of(self, model: str) -> tuple[str, bool]:
+        """(strategy, shared) of a model."""
+        own = self.models.get(model, _AS_ALL)
+        return own.mig or self.mig, self.shared if own.shared is None else own.shared
+
+    def written(self, model: str) -> str:
+        """What of it changes the label of a model, as it is written in the file; else empty."""
+        mig, shared = self.of(model)
+        return ", ".join([*(["gfd.mig: single"] if mig == "single" else []), *(["gfd.shared: true"] if shared else [])])
+
+
+_AS_ALL: Final = GfdForm()
+
+
 class SchedulerDefault(_Settings, frozen=True, kw_only=True):
     """A scheduler for Pods that name none. The first entry that matches the type and the namespace applies."""
 
@@ -74,7 +117,44 @@ class SchedulerDefault(_Settings, frozen=True, kw_only=True):
     scheduler: str | None = None
     """The scheduler's name, one of `schedulers.allowed`. Default: `schedulerName` is left unset."""
     queue: str | None = None
-    """The Volcano queue. Default: Volcano's own."""
+    """The queue, written where the scheduler reads it (`schedulers.queues`). Default: the scheduler's own."""
+
+
+class QueueKey(_Settings, frozen=True, kw_only=True):
+    """The key in which a scheduler reads the queue of a pod. It has one of `label` and `annotation`."""
+
+    label: str = ""
+    """A label's key. Those that are read of objects can be named: `kai.scheduler/queue`, `kueue.x-k8s.io/queue-name`,
+    `quota.scheduling.koordinator.sh/name`, `yunikorn.apache.org/queue`, `queue`."""
+    annotation: str = ""
+    """An annotation's key."""
+    where: Literal["pod", "workload"] = "pod"
+    """Whose metadata has it: the pods' own, or that of the object that was created (Kueue)."""
+
+    def __post_init__(self) -> None:
+        if bool(self.label) == bool(self.annotation):
+            raise ValueError("label: one of label and annotation is needed")
+        if self.label and self.label not in QUEUE_LABELS:
+            raise ValueError(f"label: found {quoted(self.label)}; valid: {', '.join(QUEUE_LABELS)}, or an annotation")
+        if self.annotation:
+            syntax.check_key(self.annotation, "annotation")
+        if self.annotation.startswith("accel.io/"):
+            raise ValueError(f"annotation: {quoted(self.annotation)} is a key that users set, not schedulers")
+
+
+QUEUES: Final[dict[str, QueueKey]] = {
+    "volcano": QueueKey(annotation="scheduling.volcano.sh/queue-name"),
+    "kai-scheduler": QueueKey(label="kai.scheduler/queue"),
+    "yunikorn": QueueKey(label="yunikorn.apache.org/queue"),
+    "koord-scheduler": QueueKey(label="quota.scheduling.koordinator.sh/name"),
+}
+"""Schedulers that are known to have queues.
+
+Sources: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/scheduling/v1beta1/labels.go
+https://github.com/kai-scheduler/KAI-Scheduler/blob/main/docs/queues/README.md
+https://yunikorn.apache.org/docs/user_guide/labels_and_annotations_in_yunikorn/
+https://koordinator.sh/docs/user-manuals/multi-hierarchy-elastic-quota-management/
+"""
 
 
 class Schedulers(_Settings, frozen=True, kw_only=True):
@@ -84,17 +164,24 @@ class Schedulers(_Settings, frozen=True, kw_only=True):
     """Values that `accel.io/scheduler` may have."""
     defaults: tuple[SchedulerDefault, ...] = ()
     """Schedulers for Pods without `accel.io/scheduler`."""
+    queues: dict[str, QueueKey] = msgspec.field(default_factory=dict)
+    """Where a scheduler reads the queue that `accel.io/queue` names, by the scheduler's name. `volcano`,
+    `kai-scheduler`, `yunikorn` and `koord-scheduler` are known. Kueue is no scheduler of its own:
+    `default-scheduler: {label: kueue.x-k8s.io/queue-name, where: workload}`."""
 
     def __post_init__(self) -> None:
-        allowed = frozenset(self.allowed)
+        allowed, queues = frozenset(self.allowed), {**QUEUES, **self.queues}
+        if any(not name or len(name) > LONGEST_PATTERN for name in self.queues):
+            raise ValueError(f"queues: a scheduler's name has 1 to {LONGEST_PATTERN} characters")
         for default in self.defaults:
             if default.scheduler and default.scheduler not in allowed:
                 raise ValueError(
                     f'defaults: scheduler "{default.scheduler}" is not allowed; valid: {", ".join(self.allowed)}'
                 )
-            if default.queue and default.scheduler == "default-scheduler":
+            if default.queue and default.scheduler and default.scheduler not in queues:
                 raise ValueError(
-                    f'defaults: queue "{default.queue}" needs a scheduler with queues, not default-scheduler'
+                    f'defaults: queue "{default.queue}" needs a scheduler with queues ({", ".join(queues)}), '
+                    f"not {default.scheduler}"
                 )
 
 
@@ -132,6 +219,9 @@ class Placement(_Settings, frozen=True, kw_only=True):
     """Annotations on the Pod."""
     resources: dict[str, str | int] = msgspec.field(default_factory=dict)
     """Resources for each container with devices, as both requests and limits."""
+    runtime_class_name: str = ""
+    """The RuntimeClass of Pods that name none: `nvidia`, if that runtime is not containerd's default. Of several
+    placements the first that has one applies."""
     namespaces: tuple[str, ...] = ("*",)
     """Namespaces, or shell patterns, that may use it."""
 
@@ -147,6 +237,7 @@ class Placement(_Settings, frozen=True, kw_only=True):
             syntax.check_key(key, "resources")
             if not quantity.is_positive(amount):
                 raise ValueError(f"resources: {key}: {quoted(amount)} is not a quantity, such as 32 or 64Gi")
+        _check_runtime_class(self.runtime_class_name)
 
 
 class Device(_Settings, frozen=True, kw_only=True):
@@ -194,6 +285,9 @@ class HostProfile(_Settings, frozen=True, kw_only=True):
     """Directories or files of the node, mounted read-only."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     """Environment variables of the containers. LD_LIBRARY_PATH is prepended to the user's own value."""
+    runtime_class_name: str = ""
+    """The RuntimeClass of Pods that name none, in either mode: `nvidia`, if that runtime is not containerd's
+    default (k3s, RKE2). A placement's takes precedence."""
     privileged: bool = False
     """Containers run privileged. Without it a device file can usually be seen but not opened."""
     exclusive_node: bool = False
@@ -206,6 +300,7 @@ class HostProfile(_Settings, frozen=True, kw_only=True):
                 _check_path("devices", path)
         for name in self.env:
             _check_env("env", name)
+        _check_runtime_class(self.runtime_class_name)
         has_devices = bool(self.devices or self.optional_devices)
         if has_devices and not self.exclusive_node:
             raise ValueError(
@@ -278,6 +373,8 @@ class Config(_Settings, frozen=True, kw_only=True):
     """TPU Pods."""
     eks: EksSettings = EksSettings()
     """Only with `platform: eks`."""
+    gfd: GfdSettings = GfdSettings()
+    """Only with `platform: gfd`."""
     exclusive_placement: bool = True
     """On GKE, each slice of a JobSet or LeaderWorkerSet gets its own node pool."""
     shared_memory: bool | str = False
@@ -344,6 +441,11 @@ def _check_patterns(lists: Iterable[tuple[str, tuple[str, ...]]]) -> None:
                 raise ValueError(f"{where}: {quoted(pattern)} has more than {LONGEST_PATTERN} characters")
         if number > MOST_PATTERNS:
             raise ValueError(f"{where}: more than {MOST_PATTERNS:,} patterns in all; a pattern can match many names")
+
+
+def _check_runtime_class(name: str) -> None:
+    if name and not syntax.is_subdomain(name):
+        raise ValueError(f"runtimeClassName: {quoted(name)} is not the name of a RuntimeClass, such as nvidia")
 
 
 def _check_path(field: str, path: str) -> None:

@@ -1,0 +1,47 @@
+"""The queue that is a word of the whole object (Kueue), and what becomes of the object outside its templates. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from webhook.core import scheduling
+from webhook.core.kinds.kind import Context, Findings, Kind, Targets, with_devices
+from webhook.core.messages import Denied, Warn, quoted
+from webhook.core.patch import at
+from webhook.core.schema.pod import Metadata
+from webhook.core.template import controller_of
+
+
+def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:
+    """Edits and warnings outside the templates: the kind's own, and the queue."""
+    yield from kind.object_edits(obj, with_devices(targets), context)
+    yield from _queue(kind, obj, targets)
+
+
+def _queue(kind: Kind[Any], obj: Any, targets: Targets) -> Findings:
+    """The queue on the object that was created; what another object controls is a part of that one's workload."""
+    wanted = dict(_wanted(targets))
+    if not wanted or _is_part(obj.metadata):
+        return
+    if len(wanted) > 1:
+        first, other, *_ = wanted
+        raise Denied("one-queue", value=first, other=quoted(other))
+    [(queue, key)] = wanted.items()
+    if scheduling.queue_chosen(at(obj, kind.queued or ("metadata",)), key):
+        return
+    if kind.queued is None:
+        yield Warn("queue-by-hand", {"kind": kind.kind, "key": key.label or key.annotation})
+    else:
+        yield scheduling.queue_edit(kind.queued, queue, key)
+
+
+def _wanted(targets: Targets) -> Iterator[tuple[str, Any]]:
+    for target in targets:
+        decided = target.resolution.scheduling
+        if decided.queue is not None and decided.key is not None and decided.key.where == "workload":
+            yield decided.queue, decided.key
+
+
+def _is_part(metadata: Metadata | None) -> bool:
+    """Whether the object is a part of another's workload; each Job of a CronJob is one by itself."""
+    owner = controller_of(metadata)
+    return owner is not None and owner.kind != "CronJob"
