@@ -1,4 +1,4 @@
-"""`accel config`: check a site config before it is used, and show what is in effect."""
+"""`accel config`: check a site config before using it, and show the effective one."""
 
 from collections.abc import Iterator
 
@@ -7,16 +7,16 @@ from webhook.core.messages import Denied, quoted
 from webhook.core.site import Site
 from webhook.errors import printable
 
-MOST_PROBLEMS = 20
-"""Problems that are told; each may need a look at every type's name."""
+MAX_PROBLEMS = 20
+"""Problems that are reported; each may require a search of all type names."""
 
 
 def check(site: Site, name: str) -> None:
-    """A file that was read without an error: what is in it, and what in it can have no effect."""
+    """Print a summary of a valid file, and warnings for what in it has no effect."""
     name = printable(name)
     for number, problem in enumerate(idle(site)):
-        if number == MOST_PROBLEMS:
-            terminal.say("warning", "yellow", f"{name}: there are more of them")
+        if number == MAX_PROBLEMS:
+            terminal.say("warning", "yellow", f"{name}: further warnings are not shown")
             break
         terminal.say("warning", "yellow", f"{name}: {problem}")
     terminal.out().print(f"{name}: valid; {_summary(site)}", soft_wrap=True)
@@ -41,7 +41,7 @@ def _ending(noun: str, count: int) -> str:
 
 
 def idle(site: Site) -> Iterator[str]:
-    """Patterns that no type has, most likely misspelt."""
+    """Patterns that match nothing, probably misspelt, and profiles that nobody may use."""
     for index, default in enumerate(site.config.schedulers.defaults):
         yield from _matchless(site, f"$.schedulers.defaults[{index}].types", default.types)
     for name, profile in site.config.host_profiles.items():
@@ -54,11 +54,11 @@ def _matchless(site: Site, path: str, patterns: tuple[str, ...]) -> Iterator[str
     for pattern in dict.fromkeys(patterns):
         if not any(site.catalogue.matching(pattern)) and not _is_type(site, pattern):
             near = catalogue.nearest(site, pattern)
-            yield f"{path}: {quoted(pattern)} is no type's name" + (f"; nearest: {near[0]}" if near else "")
+            yield f"{path}: {quoted(pattern)} matches no accelerator type" + (f"; nearest: {near[0]}" if near else "")
 
 
 def _is_type(site: Site, name: str) -> bool:
-    """Topologies that are not a size's default are not listed, but types they are."""
+    """Types with a topology that is not the default of its size are not listed, but valid."""
     try:
         return site.catalogue.resolve(name).name == name
     except Denied:
@@ -66,5 +66,5 @@ def _is_type(site: Site, name: str) -> bool:
 
 
 def show(site: Site, output: str) -> None:
-    """Every key with its value, defaults included."""
+    """Print every key with its value, defaults included."""
     catalogue.show(site.config, output)
