@@ -78,7 +78,7 @@ def register(cluster: Cluster, servers: list[Server]) -> dict[str, str]:
 
 def _chart_entry(cluster: Cluster) -> Object:
     shown = "templates/mutatingwebhookconfiguration.yaml"
-    options = ["--namespace", "accel-system", "--show-only", shown]
+    options = ["--namespace", "accel-system", "--show-only", shown, "--set", "config.platform=gke"]
     text = cluster.helm("template", "accel-injector", str(CHART), *options).stdout
     found: Object = next(e for e in yaml.safe_load(text)["webhooks"] if e["name"] == ENTRY)
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.chart import CHART
+from tests.support.chart import CHART, PLATFORM
 
 from . import binaries
 from .conftest import build
@@ -224,7 +224,8 @@ def configuration(values: dict[str, Any]) -> dict[str, Any]:
         "kube-public",
     ]
     command += ["--show-only", "templates/mutatingwebhookconfiguration.yaml", "--values", "-"]
-    rendered = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True)
+    text = json.dumps({**values, "config": {**PLATFORM["config"], **values.get("config", {})}})
+    rendered = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     made: dict[str, Any] = yaml.safe_load(rendered.stdout)
     for webhook in made["webhooks"]:
         webhook["failurePolicy"] = "Fail"
