@@ -80,7 +80,8 @@ def check_out(ref: str, directory: Path, repository: Path = HERE) -> str:
     top = Path(git(repository, "rev-parse", "--show-toplevel").decode().strip())
     with tarfile.open(fileobj=io.BytesIO(git(top, "archive", "--format=tar", ref))) as files:
         files.extractall(directory, filter="data")
-    return f"{ref}, {git(top, 'rev-parse', '--short', ref).decode().strip()}"
+    commit = git(top, "rev-parse", "--short", ref).decode().strip()
+    return ref if ref.startswith(commit) else f"{ref}, {commit}"
 
 
 def git(directory: Path, *arguments: str) -> bytes:

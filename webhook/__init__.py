@@ -8,13 +8,13 @@ How a review flows through `core`, and which module does what:
           ── catalogue ─────────────► Accelerator       what that type means in hardware
           ── resolution, devices ───► Resolution        both, and which containers get how many devices
           ── kinds.resolve_group ───► Resolution, …     with what only the whole object knows: slices, host names
-          ── rules, kinds ──────────► Edit, Warn, …     what should be true of each template, and of the object
+          ── rules, kinds ──────────► Edit, Warn, …     what should be true of each template and of the object
           ── patch ─────────────────► RFC 6902          the only module that writes JSON Pointers
           ── review ────────────────► bytes
 
-`core/admission.py` is the whole of it, as one pure function: no files, no clock, no network, no logging. Around it,
-`server` takes reviews over HTTPS, `manifest` and `command` do the same for YAML text, `check` judges a cluster,
-`load` reads site config and catalogue from disk, and `errors` has every error that a person can cause.
+`core/admission.py` is all of this as one pure function: no files, no clock, no network, no logging. Around it,
+`server` receives reviews over HTTPS, `manifest` and `command` do the same for YAML text, `check` checks a cluster,
+`load` reads site config and catalogue from disk, and `errors` has every error that a user can cause.
 """
 
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
-"""The command `accel`: what its words mean, and nothing else; each command's work is in its own room.
+"""The command `accel`: its options, and nothing else; each command's work is in its own module.
 
-Rooms are imported when their command is called, so that `accel serve` loads neither rich nor a Kubernetes client.
+Modules are imported when their command is called, so that `accel serve` loads neither rich nor a Kubernetes client.
 """
 
 import io
@@ -19,13 +19,13 @@ from webhook.errors import Failure, UserError, printable
 from webhook.server.settings import Settings
 
 ELSEWHERE = {"check": ("webhook.check", "check_app"), "certs": ("certs.cli", "certs_app")}
-"""Commands that bring their own typer application: name to module and attribute."""
+"""Commands with their own typer application: name to module and attribute."""
 
 KUBECTL_PLUGIN = "kubectl-accel"
 
 
 class Commands(TyperGroup):
-    """The commands here, and those elsewhere, which are imported only when somebody asks for them."""
+    """The commands here, and those elsewhere, which are imported only when needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         there = (name for name, (module, _) in ELSEWHERE.items() if util.find_spec(module))
@@ -66,7 +66,7 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Options of every command."""
+    """Options common to all commands."""
 
 
 def _site(path: str) -> Any:
@@ -76,7 +76,7 @@ def _site(path: str) -> Any:
 
 
 def _types(incomplete: str) -> list[str]:
-    """Type names that begin as the user did, for the shell's completion."""
+    """Type names with the given prefix, for shell completion."""
     return [name for name in _site("").catalogue.names() if name.startswith(incomplete.lower())]
 
 
@@ -84,13 +84,13 @@ Config = Annotated[str, typer.Option("--config", envvar="ACCEL_CONFIG", help="Si
 Manifests = Annotated[
     list[str], typer.Option("--filename", "-f", help="Manifest, directory, or - for stdin; may be repeated.")
 ]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace for objects that name none.")]
 
 
 @app.command()
 def inject(
     filename: Manifests,
-    output: Annotated[Literal["yaml", "json", "diff"], typer.Option("--output", "-o", help="How to print.")] = "yaml",
+    output: Annotated[Literal["yaml", "json", "diff"], typer.Option("--output", "-o", help="Format.")] = "yaml",
     config: Config = "",
     namespace: Namespace = "default",
 ) -> None:
@@ -103,19 +103,19 @@ def inject(
 @app.command()
 def explain(
     type_: Annotated[
-        str, typer.Argument(metavar="TYPE", help="A type's name: tpu-v4-16, nvidia-l4.", autocompletion=_types)
+        str, typer.Argument(metavar="TYPE", help="A type name, such as tpu-v4-16 or nvidia-l4.", autocompletion=_types)
     ] = "",
     filename: Annotated[
         list[str] | None, typer.Option("--filename", "-f", help="Explain the objects of a manifest instead.")
     ] = None,
     topology: Annotated[str, typer.Option("--topology", help="A TPU topology other than the default one.")] = "",
-    output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="How to print.")] = "text",
+    output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "text",
     config: Config = "",
     namespace: Namespace = "default",
 ) -> None:
     """Say what a type means or, with -f, what a manifest's objects will get, and why."""
     if bool(type_) == bool(filename):
-        raise typer.BadParameter("give a type's name, or -f and a manifest", param_hint="TYPE")
+        raise typer.BadParameter("give a type name, or -f and a manifest", param_hint="TYPE")
     site = _site(config)
     if filename:
         from webhook.command import explain, files
@@ -133,7 +133,7 @@ def explain(
 @app.command()
 def catalogue(
     pattern: Annotated[str, typer.Argument(help="Part of a name, or a shell pattern such as 'nvidia-*'.")] = "*",
-    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="How to print.")] = "table",
+    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
     config: Config = "",
 ) -> None:
     """List the types that the webhook knows."""
@@ -165,7 +165,7 @@ def config_check(
 @config_app.command("show")
 def config_show(
     config: Config = "",
-    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="How to print.")] = "yaml",
+    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
 ) -> None:
     """Print every setting with its value, defaults included."""
     from webhook.command import config as settings
@@ -179,11 +179,10 @@ def demo(
         list[str] | None, typer.Option("--filename", "-f", help="Your own manifests instead of the examples.")
     ] = None,
 ) -> None:
-    """Start the webhook on this machine, send it manifests as an API server does, and show what becomes of them."""
-    from webhook.command import demo as room
-    from webhook.command import files
+    """Start the webhook on this machine, send it manifests as an API server would, and show the results."""
+    from webhook.command import demo, files
 
-    raise typer.Exit(room.run(list(files.read(filename or []))))
+    raise typer.Exit(demo.run(list(files.read(filename or []))))
 
 
 def _flag(name: str, text: str) -> Any:
@@ -193,25 +192,25 @@ def _flag(name: str, text: str) -> Any:
 
 DEFAULTS = Settings()
 
-Host = Annotated[str, _flag("--host", "Address to listen on; all, unless given.")]
+Host = Annotated[str, _flag("--host", "Address to listen on; default: all.")]
 Port = Annotated[int, _flag("--port", "HTTPS port of /mutate.")]
 MetricsPort = Annotated[int, _flag("--metrics-port", "HTTP port of /healthz, /readyz and /metrics.")]
 CertFile = Annotated[str, _flag("--cert-file", "Certificate (PEM); watched.")]
 KeyFile = Annotated[str, _flag("--key-file", "Its private key (PEM); watched.")]
-SelfSigned = Annotated[bool, _flag("--self-signed", "Make a certificate for localhost instead.")]
+SelfSigned = Annotated[bool, _flag("--self-signed", "Create a certificate for localhost instead.")]
 TlsMinVersion = Annotated[Literal["1.2", "1.3"], _flag("--tls-min-version", "Oldest TLS version accepted.")]
 ClientCaFile = Annotated[str, _flag("--client-ca-file", "Answer only clients with a certificate from these CAs (PEM).")]
 ClientNames = Annotated[
-    list[str] | None, _flag("--client-names", "Names, one of which the client's certificate must carry.")
+    list[str] | None, _flag("--client-names", "Names, one of which the client certificate must have.")
 ]
-StateFile = Annotated[str, _flag("--state-file", "What `accel certs run` writes: not ready before it says so.")]
+StateFile = Annotated[str, _flag("--state-file", "State file of `accel certs run`; not ready before it says so.")]
 Watched = Annotated[str, _flag("--config", "Site config (YAML); watched.")]
 LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], _flag("--log-level", "debug: one line per decision.")
+    Literal["debug", "info", "warning", "error"], _flag("--log-level", "Log level; debug logs a line per decision.")
 ]
-LameDuck = Annotated[float, _flag("--lame-duck", "Seconds to go on serving after SIGTERM.")]
+LameDuck = Annotated[float, _flag("--lame-duck", "Seconds to keep serving after SIGTERM.")]
 DrainTimeout = Annotated[float, _flag("--drain-timeout", "Seconds that calls in flight may then take.")]
-MaxBodies = Annotated[int, _flag("--max-bodies", "Request bodies that may be half read at once.")]
+MaxBodies = Annotated[int, _flag("--max-bodies", "Request bodies that may be partially read at once.")]
 
 
 @app.command()
@@ -255,8 +254,8 @@ def serve(
     raise typer.Exit(replica.serve(settings))
 
 
-def _said(error: Exception) -> tuple[str, int] | None:
-    """What to say of an error that is the user's to mend, and the exit code; None where it is ours."""
+def _user_message(error: Exception) -> tuple[str, int] | None:
+    """The message and exit code of an error that the user can fix; None if it is ours."""
     if isinstance(error, UserError):
         return str(error).replace("accel.io/type: ", ""), error.exit_code
     if isinstance(error, OSError):
@@ -265,21 +264,21 @@ def _said(error: Exception) -> tuple[str, int] | None:
 
 
 def main() -> None:
-    """Entry point of `accel` and `kubectl-accel`. No traceback reaches a user, unless ACCEL_DEBUG asks for it."""
+    """Entry point of `accel` and `kubectl-accel`. Users see no traceback unless ACCEL_DEBUG is set."""
     name = Path(sys.argv[0]).name
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a locale without a letter is no reason to stop
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the locale lacks must not be fatal
     try:
         app(prog_name="kubectl accel" if name == KUBECTL_PLUGIN else "accel")
     except BrokenPipeError:
-        # Whoever read our output has enough of it: `accel catalogue | head`.
+        # The reader of our output has closed it: `accel catalogue | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as error:
         if os.environ.get("ACCEL_DEBUG"):
             raise
-        said = _said(error)
         text = " ".join(str(error).split())[:300]
-        line, code = said or (f"{type(error).__name__}: {text} (a bug; ACCEL_DEBUG=1 shows where)", 2)
+        bug = (f"{type(error).__name__}: {text} (a bug; ACCEL_DEBUG=1 shows where)", 2)
+        line, code = _user_message(error) or bug
         sys.stderr.write("\n".join(map(printable, f"error: {line}".split("\n"))) + "\n")
         sys.exit(code)

@@ -1,23 +1,23 @@
-"""Every error that a person caused, or can mend: its text is meant for that person, and never has a traceback.
+"""Every error that a user caused, or can fix: its text is meant for that user, without a traceback.
 
     UserError
     ├── Denied            an object cannot be admitted as it is written   (core/messages.py, which builds its sentences)
-    ├── BadReview         a body is no AdmissionReview: HTTP 400, not a decision
-    │   └── TooDeep       ... for all that can be read of it
+    ├── BadReview         a body is not an AdmissionReview: HTTP 400, not a decision
+    │   └── TooDeep       ... because it is nested too deeply to be read
     ├── BadYaml           a text is not YAML that kubectl would read
     ├── BadManifest       the same, with file, line and column
     ├── BadConfig         a site config or a catalogue cannot be used
-    ├── BadSetting        a flag has a value that cannot work (exit code 2, as for a flag that does not exist)
+    ├── BadSetting        a flag has an invalid value (exit code 2, as for an unknown flag)
     ├── Unreadable        a file cannot be read
-    ├── Unusable          a file that is watched is not there, or holds nothing that can be used
-    │   └── BadPair       ... a certificate and a key that could not serve now
-    └── Failure           a command cannot do what it was asked
+    ├── Unusable          a watched file is missing or invalid
+    │   └── BadPair       ... a certificate and a key that cannot serve now
+    └── Failure           a command cannot do what was requested
 
-What is not here and not an OSError is a defect of ours: HTTP 500, or "a bug" on the command line.
+Anything else, except OSError, is a bug of ours: HTTP 500, or "a bug" on the command line.
 """
 
 LONGEST_TEXT = 1000
-"""Characters of a one-line text. Longer ones quote what somebody else wrote."""
+"""Characters of a one-line message. Longer ones quote somebody else's text."""
 
 
 def printable(value: object) -> str:
@@ -27,21 +27,21 @@ def printable(value: object) -> str:
 
 
 class UserError(Exception):
-    """Above everything that a person caused."""
+    """Base class of everything that a user caused."""
 
     exit_code = 1
 
 
 class BadReview(UserError):
-    """The body is not an AdmissionReview that we understand: an HTTP 400, not a decision."""
+    """The body is not a valid AdmissionReview: HTTP 400, not a decision."""
 
 
 class TooDeep(BadReview):
-    """Something in it is nested more deeply than can be read."""
+    """Something in it is nested too deeply to be read."""
 
 
 class BadYaml(UserError):
-    """The text cannot be read; `where` is an index into it, and the exception's text is one line."""
+    """The text cannot be read; `where` is an index into it, and the message is one line."""
 
     def __init__(self, where: int, problem: str) -> None:
         self.where = where
@@ -49,18 +49,18 @@ class BadYaml(UserError):
 
 
 class BadManifest(UserError):
-    """The file is not YAML that can be read; one line: file:line:column: what is wrong."""
+    """The file is not valid YAML; one line: file:line:column: what is wrong."""
 
 
 class BadConfig(UserError):
-    """A file that an admin wrote cannot be used; the text is one line, meant for that admin."""
+    """A file that an admin wrote is invalid; the message is one line, for that admin."""
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"))
 
 
 class BadSetting(UserError):
-    """A flag has a value that cannot work; the message names the flag, the value and what is valid."""
+    """A flag has an invalid value; the message names the flag, the value and what is valid."""
 
     exit_code = 2
 
@@ -73,12 +73,12 @@ class Unreadable(UserError):
 
 
 class Unusable(UserError):
-    """The file is not there, cannot be read, or holds nothing that can be used; the message says which."""
+    """The file is missing, unreadable or invalid; the message says which."""
 
 
 class BadPair(Unusable):
-    """The files are not a certificate and its key that could serve now; the message says what is wrong."""
+    """The files are not a certificate and key that can serve now; the message says what is wrong."""
 
 
 class Failure(UserError):
-    """A command cannot do what it was asked; the text is one line for the user."""
+    """A command cannot do what was requested; the message is one line for the user."""

@@ -9,14 +9,14 @@ from webhook.errors import BadConfig
 
 
 def builtin() -> tuple[tuple[str, bytes], ...]:
-    """The catalogue's files that come with the program: (name, YAML bytes), in the order of their names."""
+    """The files of the built-in catalogue: (name, YAML bytes), sorted by name."""
     folder = resources.files("webhook") / "data"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     return tuple((file.name, file.read_bytes()) for file in files)
 
 
 def load(path: str | Path | None = None) -> Site:
-    """The site that a config file describes; without one, all defaults. Raises `BadConfig`."""
+    """The site described by a config file; without one, all defaults. Raises `BadConfig`."""
     if path is None:
         return Site.parse(b"", "defaults", builtin())
     try:

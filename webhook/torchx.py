@@ -1,10 +1,10 @@
 """The catalogue's names as TorchX named resources: `torchx run ... dist.ddp -h tpu_v4_16`. TorchX calls this module.
 
-A resource holds nothing but a placeholder limit, `accel.io/tpu-v4-16`, that the webhook replaces: TorchX cannot set
-annotations. The names stand in data/torchx.ini, which is also the package's list of entry points, so that a client
-needs no catalogue: this module imports the standard library and TorchX alone.
+A resource contains only a placeholder limit, `accel.io/tpu-v4-16`, which the webhook replaces: TorchX cannot set
+annotations. The names are in data/torchx.ini, which is also the package's list of entry points, so that a client
+needs no catalogue: this module imports only the standard library and TorchX.
 
-    python -m webhook.torchx        # write data/torchx.ini anew from the catalogue
+    python -m webhook.torchx        # regenerate data/torchx.ini from the catalogue
 """
 
 import configparser
@@ -16,12 +16,12 @@ from typing import Any
 GROUP = "torchx.named_resources"
 """Source: https://docs.pytorch.org/torchx/latest/advanced.html#registering-named-resources"""
 COUNTS = (2, 4, 8)
-"""Devices in one replica that have names of their own, such as `nvidia_h100_80gb_x8`; without one it is 1."""
+"""Numbers of devices per replica with their own names, such as `nvidia_h100_80gb_x8`; without a suffix it is 1."""
 PREFIX = "accel.io/"
 
 
 def __getattr__(name: str) -> Callable[[], Any]:
-    """`webhook.torchx.tpu_v4_16`: a function that makes the TorchX resource."""
+    """`webhook.torchx.tpu_v4_16`: a function that returns the TorchX resource."""
     entry = _names().get(name)
     if entry is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -30,14 +30,14 @@ def __getattr__(name: str) -> Callable[[], Any]:
 
 @cache
 def _names() -> dict[str, str]:
-    """Attribute to the name that users write; attributes cannot hold the dots of `nvidia_mig_1g.5gb`."""
+    """Attribute name to the name that users write; attributes cannot contain the dots of `nvidia_mig_1g.5gb`."""
     parser = configparser.ConfigParser(delimiters="=", interpolation=None)
     parser.read_string((files("webhook") / "data" / "torchx.ini").read_text())
     return {value.rpartition(":")[2]: name for name, value in parser[GROUP].items()}
 
 
 def resource(name: str) -> Any:
-    """The `torchx.specs.Resource` of one name; what the container needs besides devices is the user's to say."""
+    """The `torchx.specs.Resource` of one name; the user sets what the container needs besides devices."""
     from torchx.specs import Resource
 
     return Resource(cpu=0, gpu=0, memMB=0, devices=placeholder(name))
@@ -52,7 +52,7 @@ def placeholder(name: str) -> dict[str, int]:
 
 
 def names(types: Iterable[str]) -> Iterator[str]:
-    """TorchX names of canonical types. Types of cloud machines are left out: TorchX has those names itself."""
+    """TorchX names of canonical types, except cloud machines: TorchX defines those names itself."""
     for name in types:
         if "_" in name:
             continue
@@ -63,13 +63,13 @@ def names(types: Iterable[str]) -> Iterator[str]:
 
 
 def written(types: Iterable[str]) -> str:
-    """data/torchx.ini for these types."""
+    """The contents of data/torchx.ini for these types."""
     lines = (f"{name} = webhook.torchx:{name.replace('.', '_')}\n" for name in names(types))
     return f"# Made by `python -m webhook.torchx`.\n[{GROUP}]\n{''.join(lines)}"
 
 
 def main() -> None:
-    """Write data/torchx.ini where this package stands."""
+    """Write data/torchx.ini into this package."""
     from pathlib import Path
 
     from webhook.load import load

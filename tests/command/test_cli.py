@@ -233,7 +233,7 @@ def test_explain_why_not() -> None:
     assert "no accel.io/type on metadata.annotations" in silent.out
     assert 'accel.io/inject is "false" on metadata.annotations' in off.out
     assert (1, True) == (denied.code, "denied" in denied.out and "tpu-v4-16" in denied.out)
-    assert "nothing to add: everything is there already" in again.out
+    assert "nothing to add: everything is already set" in again.out
 
 
 def test_catalogue() -> None:
@@ -268,7 +268,7 @@ def test_config_check(tmp_path: Path) -> None:
     example = accel("config", "check", "examples/site.yaml")
 
     assert (0, True) == (checked.code, checked.out.startswith(f"{good}: valid; platform eks, 1 scheduler default"))
-    assert '$.schedulers.defaults[0].types: "nvida-*" is no type\'s name' in checked.err
+    assert '$.schedulers.defaults[0].types: "nvida-*" matches no accelerator type' in checked.err
     assert (0, "") == (example.code, example.err)
     assert (1, "") == (broken.code, broken.out)
     assert "platfrom" in broken.err

@@ -43,8 +43,8 @@ ERRORS = [
     '8: $.placements.spot.tolerations[2].operator: found "Equals"; valid: Equal, Exists, Gt, Lt',
     '10: $.hostProfiles.nv.modes[0]: found "hosts"; valid: host, plugin',
     '10: $.hostProfiles.nv.modes[2]: found "hos"; valid: host, plugin',
-    "10: $.hostProfiles.nv.exclusiveNode: true is needed with devices: nothing counts them, so a Pod takes a whole "
-    "node",
+    "10: $.hostProfiles.nv.exclusiveNode: true is needed with devices: nothing counts them, so a Pod "
+    "takes a whole node",
     '11: $.schedulers.defaults: scheduler "kai" is not allowed; valid: default-scheduler, volcano',
     '14: $.catalogue[1].kind: found "modle"; valid: tpu, devices, model, instance, ambiguous',
     "16: $.catalogue[3].name: c is there already, at $.catalogue[2]",

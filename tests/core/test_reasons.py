@@ -39,5 +39,5 @@ def test_explain_tells_every_edit_and_no_other(case: Case) -> None:
 
 
 def nameless(line: str) -> str:
-    """A line of explain without what depends on where it is told: "without", and the names of items."""
-    return re.sub(r"\[[^]]*\]", "[]", line.removeprefix("without "))
+    """A line of explain without what depends on its context: "removed: ", and the names of items."""
+    return re.sub(r"\[[^]]*\]", "[]", line.removeprefix("removed: "))

@@ -286,7 +286,7 @@ def test_a_kind_that_is_not_known_but_asks_gets_a_warning() -> None:
         ("a: &x [*x]\n", "f.yaml:1:8: *x means nothing here: no &x before it"),
         ("a: \x07\n", "f.yaml:1:4: a character that YAML does not allow: control characters are not allowed"),
         (POD + "kind: Pod\n", 'f.yaml:11:1: the key "kind" is given twice'),
-        (POD.replace("nvidia-l4", "8"), 'f.yaml:6:20: annotations are text: write accel.io/type: "8"'),
+        (POD.replace("nvidia-l4", "8"), 'f.yaml:6:20: annotations are strings: write accel.io/type: "8"'),
         (POD.replace("name: p", "name: .inf"), "f.yaml:4:9: a number that JSON does not have"),
         ("a: {{ .Values.b }}\n", "f.yaml:1:5: a template, not a manifest"),
         ("{{- if .Values.b }}\na: b\n", "f.yaml:1:3: a template, not a manifest: render it first"),

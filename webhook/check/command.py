@@ -24,7 +24,7 @@ def check(
     context: Annotated[
         str, typer.Option("--context", help="Context of the kubeconfig; default: its current one.")
     ] = "",
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="Output format.")] = "table",
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="Format.")] = "table",
 ) -> None:
     """Check a cluster with your own permissions: what is wrong, and what to do. Exit code 1 if a check failed."""
     facts = _facts(release, namespace, kubeconfig, context)

@@ -1,1 +1,1 @@
-"""The command `accel`: what its words do, each in its own module."""
+"""The subcommands of `accel`, each in its own module."""

@@ -19,7 +19,7 @@ from webhook.manifest.style import JSON, Layout
 
 
 def listed(site: Site, pattern: str) -> list[Accelerator]:
-    """The types that a shell pattern means; without `*` or the like, all whose names contain it."""
+    """The types that match a shell pattern; without wildcards, all whose names contain it."""
     word = spelling(pattern)
     shell = word if any(c in word for c in "*?[") else f"*{word}*"
     names = (name for name in site.catalogue.names() if fnmatchcase(spelling(name), shell))
@@ -32,7 +32,7 @@ def nearest(site: Site, pattern: str) -> list[str]:
 
 
 def show(value: Any, output: str) -> None:
-    """A value of ours as JSON or YAML."""
+    """Print a value as JSON or YAML."""
     value = msgspec.json.decode(msgspec.json.encode(value))
     if output == "json":
         terminal.write(JSON.pretty(value) + "\n")
@@ -41,7 +41,7 @@ def show(value: Any, output: str) -> None:
 
 
 def table(types: Sequence[Accelerator], site: Site) -> RenderableType:
-    """One line a type."""
+    """One line per type."""
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     grid.add_column("TYPE", style="cyan", no_wrap=True)
     grid.add_column("RESOURCE", no_wrap=True)
@@ -59,20 +59,20 @@ def table(types: Sequence[Accelerator], site: Site) -> RenderableType:
             "\n".join(_nodes(hardware)),
         )
     footer = (
-        f"{len(types)} type{'s'[: len(types) != 1]} on platform {site.config.platform}; accel explain TYPE says more"
+        f"{len(types)} type{'s'[: len(types) != 1]} on platform {site.config.platform}; accel explain TYPE for details"
     )
     return Group(grid, Text(f"\n{footer}", style="dim"))
 
 
 def _nodes(hardware: Accelerator) -> list[str]:
-    """Labels without the topology, which has a column."""
+    """Labels, except for the topology, which has its own column."""
     if not hardware.selector:
         return ["any"]
     return [line for line in describe.selectors(hardware) if not (hardware.slice and "topology" in line)]
 
 
 def page(hardware: Accelerator, site: Site) -> RenderableType:
-    """Everything about one type, for people."""
+    """Everything about one type, as text."""
     title = Text.assemble((hardware.name, "bold cyan"), f"  {describe.sentence(hardware)}")
     grid = Table.grid(padding=(0, 3, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
@@ -104,14 +104,14 @@ def _hardware(hardware: Accelerator, catalogue: Catalogue) -> list[tuple[str, li
     ]
 
 
-def _some(names: Sequence[str], most: int = 8) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+def _some(names: Sequence[str], limit: int = 8) -> str:
+    rest = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _pod(hardware: Accelerator, site: Site) -> list[tuple[str, list[str]]]:
     count = f"{hardware.resource}: {describe.devices(hardware)}"
-    notes = [] if hardware.count else ["accel.io/count, else what the container asks for, else 1"]
+    notes = [] if hardware.count else ["accel.io/count, else what the container requests, else 1"]
     nodes = describe.selectors(hardware) or [_any_node(hardware, site)]
     rows = [
         ("pods", [f"{hardware.hosts}, each with {count}" if hardware.hosts > 1 else f"1, with {count}", *notes]),
@@ -126,7 +126,7 @@ def _pod(hardware: Accelerator, site: Site) -> list[tuple[str, list[str]]]:
 
 
 def _any_node(hardware: Accelerator, site: Site) -> str:
-    """Why there is no selector."""
+    """Why there is no node selector."""
     if site.config.platform == "none":
         return "none: the site config says platform: none"
     if not hardware.pinned:

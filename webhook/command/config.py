@@ -1,4 +1,4 @@
-"""`accel config`: check a site config before it is used, and show what is in effect."""
+"""`accel config`: check a site config before using it, and show the effective one."""
 
 import re
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ OTHER_ENTRY = re.compile(r": \$\.catalogue\[(?P<index>[0-9]++)\]")
 OPTIONAL = tuple(f".{kind}.{platform}" for kind in ("mig.labels", "select") for platform in get_args(Platform))
 """Fields that an entry can do without."""
 
-MOST_PROBLEMS = 20
-"""Problems that are told; each may need a look at every type's name."""
+MAX_PROBLEMS = 20
+"""Problems that are reported; each may require a search of all type names."""
 
 
 def check(name: str) -> int:
@@ -39,8 +39,8 @@ def check(name: str) -> int:
     if site is None:
         return 1
     for number, problem in enumerate(idle(site)):
-        if number == MOST_PROBLEMS:
-            terminal.say("warning", "yellow", f"{shown}: there are more of them")
+        if number == MAX_PROBLEMS:
+            terminal.say("warning", "yellow", f"{shown}: further warnings are not shown")
             break
         terminal.say("warning", "yellow", file.told(file.as_written(problem)))
     if file.problems:
@@ -62,7 +62,7 @@ class _File:
             if raw.get("platform") == AUTO:
                 raw = {key: value for key, value in raw.items() if key != "platform"}
                 self.note = "; platform auto: checked as gke"
-        self._trimmed = Trimmed(raw, Config, MOST_PROBLEMS)
+        self._trimmed = Trimmed(raw, Config, MAX_PROBLEMS)
 
     @property
     def problems(self) -> list[Problem]:
@@ -189,7 +189,7 @@ def _matchless(site: Site, path: decode.Path, patterns: tuple[str, ...]) -> Iter
 
 
 def _is_type(site: Site, name: str) -> bool:
-    """Topologies that are not a size's default are not listed, but types they are."""
+    """Types with a topology that is not the default of its size are not listed, but valid."""
     try:
         return site.catalogue.resolve(name).name == name
     except Denied:
@@ -197,5 +197,5 @@ def _is_type(site: Site, name: str) -> bool:
 
 
 def show(site: Site, output: str) -> None:
-    """Every key with its value, defaults included."""
+    """Print every key with its value, defaults included."""
     catalogue.show(site.config, output)

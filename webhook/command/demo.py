@@ -1,7 +1,7 @@
-"""`accel demo`: the webhook on loopback, asked as an API server asks it, and what becomes of manifests.
+"""`accel demo`: the webhook on loopback, called as an API server calls it, and the resulting manifests.
 
-Everything is real: the HTTPS server, its certificate, AdmissionReview over TLS, the JSON patch. Only the API server
-is missing, whose part this client plays.
+Everything is real: the HTTPS server, its certificate, AdmissionReview over TLS, the JSON Patch. Only the API server
+is simulated by this client.
 """
 
 import http.client
@@ -34,24 +34,24 @@ from webhook.server.replica import Addresses, running
 from webhook.server.settings import Settings
 
 SHOWN = ("pod.yaml", "gpu-pod.yaml", "jobset-multislice.yaml")
-"""Of the examples: one TPU host, GPUs, and what is most to write by hand."""
+"""Examples: one TPU host, GPUs, and the one that is longest by hand."""
 
 AGAIN = 100
-"""Calls that are measured: few enough to be over at once."""
+"""Calls that are measured: few enough to finish at once."""
 
 TIMEOUT_SECONDS = 5
-"""As the chart's webhook configuration has it."""
+"""As in the chart's webhook configuration."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the webhook answered to one document."""
+    """The webhook's response to one document."""
 
     response: dict[str, Any]
     milliseconds: float
 
 
 class ApiServer:
-    """Its part in admission: one connection that is kept, one review for each object."""
+    """The API server's part in admission: one persistent connection, one review per object."""
 
     def __init__(self, addresses: Addresses) -> None:
         trust = ssl.create_default_context(cadata=addresses.ca.decode())
@@ -62,7 +62,7 @@ class ApiServer:
         self.last: dict[str, Any] | None = None
 
     def create(self, value: dict[str, Any]) -> Asked:
-        """The review of an object's creation, sent and answered."""
+        """Send the review of an object's creation, and return the response."""
         self._sent, self.last = self._sent + 1, value
         body = json.dumps(_review(value, self._sent))
         begin = time.perf_counter()
@@ -71,7 +71,7 @@ class ApiServer:
         answer = reply.read()
         if reply.status != HTTPStatus.OK:
             said = answer[:200].decode(errors="replace").strip()
-            raise BadManifest(f"the webhook does not read a review of {len(body):,} bytes: {reply.status} {said}")
+            raise BadManifest(f"the webhook rejects a review of {len(body):,} bytes: {reply.status} {said}")
         return Asked(json.loads(answer)["response"], (time.perf_counter() - begin) * 1000)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ def _name(value: dict[str, Any]) -> str:
 
 
 def run(files: Sequence[tuple[str, str]]) -> int:
-    """Start, ask, show, stop; the exit code. Without `files` the project's own examples, and their misuse."""
+    """Start, call, show, stop; returns the exit code. Without `files`: the project's own examples, and invalid ones."""
     begin = time.perf_counter()
     quiet = configure("error")
     settings = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, log_level="error")
@@ -123,7 +123,7 @@ def run(files: Sequence[tuple[str, str]]) -> int:
                 _timing(server, last)
         finally:
             server.close()
-    _farewell()
+    _next_steps()
     return 0
 
 
@@ -140,7 +140,7 @@ def _each(server: ApiServer, name: str, text: str) -> None:
 
 
 def _variations(server: ApiServer) -> None:
-    """The first example, asking for more than one host, and for what does not exist."""
+    """The first example, asking for more than one host, and for an unknown type."""
     _, text = _examples()[0]
     for type_name in ("tpu-v4-16", "tpu-v4-17"):
         _, document = next(inject.documents(text.replace("tpu-v4-8", type_name), "pod.yaml"))
@@ -161,7 +161,7 @@ def _show(name: str, subject: Subject, document: Document, answer: Asked) -> Non
 
 
 def _said(response: dict[str, Any], subject: Subject) -> None:
-    """What kubectl would print of the answer."""
+    """Print the response as kubectl would."""
     out = terminal.out()
     for warning in response.get("warnings", []):
         out.print(Text.assemble(("  Warning: ", "yellow"), warning), soft_wrap=True)
@@ -195,16 +195,16 @@ def _heading(text: str, answer: Asked) -> None:
 
 
 def _timing(server: ApiServer, value: dict[str, Any]) -> None:
-    """How long an answer takes: one object again and again."""
+    """Print how long a response takes: one object, repeatedly."""
     took = statistics.median(server.create(value).milliseconds for _ in range(AGAIN))
     name = f"{value['kind']} {_name(value)}".strip()
     terminal.out().print(f"{AGAIN} more reviews of {name} over the same connection: {took:.2f} ms each (median).")
 
 
-def _farewell() -> None:
+def _next_steps() -> None:
     out = terminal.out()
     what = "Green" if out.color_system else "Every line with +"
-    out.print(Text.assemble(f"{what} is what nobody had to write.\n\n", ("Next", "bold")))
+    out.print(Text.assemble(f"{what} was added by the webhook.\n\n", ("Next", "bold")))
     program = "accel" if shutil.which("accel") else sys.argv[0]
     steps = Table.grid(padding=(0, 3, 0, 0))
     for command, purpose in NEXT:

@@ -7,7 +7,7 @@ from webhook.core.catalogue.catalogue import Catalogue
 
 
 def facts(hardware: Accelerator, catalogue: Catalogue) -> dict[str, Any]:
-    """Everything about a type under the names that a program would look for."""
+    """Everything about a type, as data for programs."""
     found: dict[str, Any] = {
         "name": hardware.name,
         "family": hardware.family,
@@ -54,7 +54,7 @@ def sentence(hardware: Accelerator) -> str:
 
 
 def total(hardware: Accelerator, slices: int | None) -> str:
-    """What several slices come to, to be put after the sentence."""
+    """What several slices add up to, to be appended to the sentence."""
     shape = hardware.slice
     if shape is None or slices is None or slices < 2:
         return ""
@@ -64,7 +64,7 @@ def total(hardware: Accelerator, slices: int | None) -> str:
 def _devices(hardware: Accelerator) -> str:
     if hardware.count is not None:
         return f"a machine with {hardware.count} x {hardware.resource}"
-    return hardware.resource + (f", at most {hardware.most} on one node" if hardware.most else ", as many as asked")
+    return hardware.resource + (f", at most {hardware.most} on one node" if hardware.most else ", any number")
 
 
 def _plural(count: int, noun: str) -> str:
@@ -72,7 +72,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def devices(hardware: Accelerator) -> str:
-    """What one Pod's containers together ask for."""
+    """What the containers of one Pod request together."""
     if hardware.count is not None:
         return str(hardware.count)
     return f"1 to {hardware.most}" if hardware.most else "1 or more"

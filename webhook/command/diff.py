@@ -1,4 +1,4 @@
-"""A unified diff of a text and its splices. They say what changed, so that nothing need be searched for. Pure."""
+"""A unified diff from a text and its splices, which say what changed, so no comparison is needed. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from webhook.manifest.edit import Splice, spliced
 
 
 class _Change(NamedTuple):
-    """Lines that took the place of others; `at` counts from 0."""
+    """Lines that replaced others; `at` counts from 0."""
 
     at: int
     old: list[str]
@@ -18,9 +18,9 @@ class _Change(NamedTuple):
 
 
 def unified(name: str, before: str, splices: Sequence[Splice], context: int = 3) -> Iterator[str]:
-    """The diff's lines with their ends; nothing where nothing changed. `context`: lines around a change.
+    """The diff's lines with their line breaks; empty if nothing changed. `context`: lines around a change.
 
-    Lines end as diff and patch have it, with `\\n` alone.
+    Lines end only at `\\n`, as for diff and patch.
     """
     lines = _lines(before)
     changes = [change for change in _changes(before, lines, splices) if change.old != change.new]
@@ -53,7 +53,7 @@ def _changes(text: str, lines: Sequence[str], splices: Iterable[Splice]) -> Iter
 
 
 def _change(text: str, starts: Sequence[int], splices: Sequence[Splice]) -> _Change:
-    """Splices that share lines, without those of their lines that are as before."""
+    """Splices that share lines, without their unchanged lines."""
     first, last = bisect_right(starts, splices[0].start) - 1, bisect_right(starts, splices[-1].end)
     begin, end = starts[first], starts[last] if last < len(starts) else len(text)
     old = _lines(text[begin:end])
@@ -69,7 +69,7 @@ def _change(text: str, starts: Sequence[int], splices: Sequence[Splice]) -> _Cha
 
 
 def _hunks(changes: Iterable[_Change], context: int) -> Iterator[list[_Change]]:
-    """Changes whose context would touch stand together."""
+    """Changes whose contexts would touch are grouped."""
     together: list[_Change] = []
     for change in changes:
         if together and change.at - together[-1].at - len(together[-1].old) > 2 * context:
@@ -95,7 +95,7 @@ def _hunk(lines: Sequence[str], changes: Sequence[_Change], context: int, grown:
 
 
 def _range(begin: int, count: int) -> str:
-    """As POSIX has it: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/diff.html"""
+    """As in POSIX: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/diff.html"""
     if count == 1:
         return str(begin + 1)
     return f"{begin + 1 if count else begin},{count}"

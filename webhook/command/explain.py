@@ -1,4 +1,4 @@
-"""`accel explain -f`: what will be injected into each object of a manifest, and why, for people or as data."""
+"""`accel explain -f`: what will be injected into each object of a manifest, and why, as text or data."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ from webhook.manifest.inject import Subject
 
 
 def run(files: Sequence[tuple[str, str]], site: Site, namespace: str, output: str) -> int:
-    """The exit code: 1 where an object is denied."""
+    """Returns the exit code: 1 if an object is denied."""
     found = [
         _explanation(subject, site, namespace)
         for name, text in files
@@ -36,7 +36,7 @@ def run(files: Sequence[tuple[str, str]], site: Site, namespace: str, output: st
 
 def _explanation(subject: Subject, site: Site, namespace: str) -> Explanation:
     if subject.workload is None:
-        return Explanation(subject.name, "a kind that accel-injector does not know: left as it is")
+        return Explanation(subject.name, "a kind unknown to accel-injector: unchanged")
     try:
         obj = view(subject.workload, msgspec.json.encode(subject.value))
     except Denied as denied:
@@ -66,19 +66,19 @@ def _page(explanation: Explanation) -> RenderableType:
 
 def _part(part: Part, resolved: bool) -> RenderableType:
     title = printable(f"{part.name}, {part.path}" if part.name else part.path)
-    lines: list[RenderableType] = ["", Text(f"  {title}", style="bold"), _listing("asks", part.asks)]
+    lines: list[RenderableType] = ["", Text(f"  {title}", style="bold"), _listing("asks for", part.asks)]
     if resolved and part.means:
         label = "means" if part.gets or part.gets_not else "gets"
         lines.append(Text.assemble((f"    {label:<{LABEL}}", "dim"), part.means))
-    return Group(*lines, _listing("gets", part.gets), _listing("gets no", part.gets_not))
+    return Group(*lines, _listing("gets", part.gets), _listing("not added", part.gets_not))
 
 
-LABEL = 9
-"""Columns of the words before the lines."""
+LABEL = 11
+"""Columns of the label before the lines."""
 
 
 def _listing(label: str, lines: Sequence[Line], margin: str = "    ") -> RenderableType:
-    """Lines, and below those with one reason the reason: it fits any window, and can be read aloud."""
+    """Lines, and below those with the same reason the reason: fits any width, and reads well aloud."""
     text, before = Text(), f"{margin}{label:<{LABEL}}"
     for index, line in enumerate(lines):
         text.append(before, "dim").append(f"{printable(line.what)}\n")

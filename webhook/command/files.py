@@ -1,4 +1,4 @@
-"""The manifests that `-f` names: files, directories and stdin, as text. Reads, and decides nothing."""
+"""The manifests named by `-f`: files, directories and stdin, as text. Reads, but decides nothing."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,11 @@ from webhook.core.schema.text_limits import CONFIG, MANIFESTS
 from webhook.errors import BadConfig, Unreadable, printable
 
 ENDINGS = (".yaml", ".yml", ".json")
-"""What a directory's files must end in, as with kubectl."""
+"""File name extensions that are read in a directory, as by kubectl."""
 
 
 def read(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(name as it can be shown, text) of each; "-" is stdin, a directory its manifests in the order of their names."""
+    """(printable name, text) of each; "-" is stdin, a directory means its manifests, sorted by name."""
     left = MANIFESTS
     for name, data in _data(names):
         left -= len(data)
@@ -37,7 +37,7 @@ def config(name: str) -> bytes:
 
 
 def _data(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """At most one byte more of each than may be read of all."""
+    """At most one byte more of each than may be read in total."""
     for name in names:
         if name == "-":
             yield "stdin", _some(sys.stdin.buffer)
@@ -55,7 +55,7 @@ def _some(file: BinaryIO) -> bytes:
 
 
 def _files(path: Path) -> list[Path]:
-    """What a name stands for. In a directory only files are read: a pipe or a device there might never end."""
+    """The files that a name means. In a directory only regular files are read: a pipe or a device might never end."""
     if not path.is_dir():
         return [path]
     found: list[Path] = []

@@ -1,4 +1,4 @@
-"""`accel inject`: files in, injected files out; warnings and denials to stderr. The work is `manifest`'s."""
+"""`accel inject`: files in, injected files out; warnings and denials to stderr. `manifest` does the work."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import indent
@@ -14,7 +14,7 @@ Files = list[tuple[str, list[Result]]]
 
 
 def run(files: Sequence[tuple[str, str]], site: Site, namespace: str, output: str) -> int:
-    """The exit code: 0, or 1 where a document was denied, and then there is nothing on stdout."""
+    """Returns the exit code: 0, or 1 if a document was denied; then nothing is written to stdout."""
     found = [(name, inject.results(text, site, namespace, name)) for name, text in files]
     several = sum(len(results) for _, results in found) > 1
     for name, results in found:
@@ -51,7 +51,7 @@ def _print(found: Files, output: str) -> None:
 
 
 def _json(results: Sequence[Result]) -> Iterator[str]:
-    """One object, or a list of them; never all at once as values, which are larger than their text."""
+    """One object, or a list of them; decoded one at a time, since values are larger than their text."""
     if len(results) == 1:
         yield JSON.pretty(results[0].value) + "\n"
         return
@@ -62,7 +62,7 @@ def _json(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _together(results: Sequence[Result]) -> tuple[str, list[Splice]]:
-    """The text of all documents, and what changes in it."""
+    """The text of all documents, and the changes in it."""
     splices: list[Splice] = []
     at = 0
     for result in results:

@@ -1,6 +1,6 @@
-"""Why an object gets what it gets: the injection of one object, taken apart by rule, in words. Pure.
+"""Why an object gets what it gets: the injection of one object, explained rule by rule. Pure.
 
-The rules are run, not described: every line of `gets` comes from the rule that makes it so in the webhook, and so
+The rules are run, not described: every line of `gets` comes from the rule that the webhook runs, and so
 does its reason.
 """
 
@@ -24,11 +24,11 @@ from webhook.core.schema.pod import Metadata
 from webhook.core.template import PodTemplate
 
 LONGEST = 1000
-"""Characters of a line: a value of a user's can be as long as the object may be, and every template may have it."""
+"""Characters of a line: a user's value can be as long as the whole object, and every template may have it."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One thing that is made true, or is not, and why."""
+    """One thing that is or is not injected, and why."""
 
     what: str
     why: str
@@ -89,25 +89,25 @@ def explain(name: str, workload: Kind[Any], value: Any, obj: Any, context: Conte
 
 def _verdict(workload: Kind[Any], targets: Iterable[Target], changed: bool, detected: bool) -> str:
     if not list(targets):
-        return "injected: a host profile, for its resource" if detected else "not asked: left as it is"
+        return "injected: a host profile, for its resource" if detected else "no annotation or limit: unchanged"
     if not changed:
-        return "nothing to add: everything is there already"
+        return "nothing to add: everything is already set"
     if not workload.patched:
         return f"checked at admission, where its Pods are injected; accel inject writes it into the {workload.kind}"
     return "injected"
 
 
 def _skipped(code: str) -> str:
-    owned = "another object controls it: that object, or its Pods, are injected"
+    owned = "another object controls it: that object or its Pods are injected instead"
     return f"left alone: {LEFT_ALONE.get(code, owned)}"
 
 
 Where = Mapping[int, Path]
-"""The paths of an object's metadata, and of its templates', by their identity."""
+"""The paths of the metadata of an object and its templates, by identity."""
 
 
 def _paths(node: Any, path: Path) -> Iterator[tuple[int, Path]]:
-    """Where in a view its metadata stands."""
+    """The paths of the metadata in a view."""
     if isinstance(node, Metadata):
         yield id(node), path
     elif isinstance(node, msgspec.Struct):
@@ -119,7 +119,7 @@ def _paths(node: Any, path: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _unresolved(template: PodTemplate, where: Where) -> Part:
-    """What is written at a template, without what it means."""
+    """What a template asks for, without what it means."""
     return Part(_dotted((*template.path,), None) or "the Pod", _cut(template.name), tuple(_asks(template, where)))
 
 
@@ -136,7 +136,7 @@ def _asks(template: PodTemplate, where: Where) -> Iterator[Line]:
 def _part(
     template: PodTemplate, target: Target | None, where: Where, value: Any, context: Context, number: int | None
 ) -> Part:
-    """`number`: of slices that the template makes, where its kind says it."""
+    """`number`: slices that the template makes, if its kind tells."""
     part = _unresolved(template, where)
     if target is None:
         found = tuple(_detected(template, value, context))
@@ -156,7 +156,7 @@ def _part(
 
 
 def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[Line]:
-    """What a template gets for its resources alone."""
+    """What a template gets because of its resources alone."""
     said = read_annotations(template.levels, template.containers, Levels())
     if not context.site.detect or said.typed or said.off is not None:
         return
@@ -178,20 +178,20 @@ def _unasked(template: PodTemplate, where: Where) -> str:
     if TYPE in found and found[TYPE][0].strip().lower() == NONE:
         return f"nothing: {TYPE} is none"
     if TYPE in found:  # only a kind leaves out a template that asks
-        return f"nothing: the other templates of {found[TYPE][0]} are whole slices without it"
+        return f"nothing: the other templates of {found[TYPE][0]} are already whole slices"
     places = " or ".join(_dotted((*path, "annotations"), None) for path in paths)
     return f"nothing: no {TYPE} on {places}, and no accel.io/ limit in a container"
 
 
 def lines_of(view: Any, value: Any, edits: Sequence[Edit], why: str) -> list[Line]:
-    """The operations that the edits come to, as lines; `view` and `value` are of the object or template they are of."""
+    """The operations that result from the edits, as lines; `view` and `value` are their object or template."""
     lines: list[Line] = []
     for operation in render(view, [Section((), edits)]):
         path = tuple(steps(operation.path))
         if operation.op == "add" and isinstance(_at(value, path[:-1]), list):
             path = (*path[:-1], "-")  # a new item, wherever it is put
         if operation.op == "remove":
-            lines.append(_line(f"without {_dotted(path, value)}", why))
+            lines.append(_line(f"removed: {_dotted(path, value)}", why))
             continue
         for leaf, item in _leaves(path, operation.value):
             lines.append(_line(f"{_dotted(leaf, value)}: {_item(item)}", WHY_ANNOTATION.get(leaf[-1], why)))
@@ -211,7 +211,7 @@ def _at(node: Any, path: Iterable[str]) -> Any:
 
 
 def _leaves(path: tuple[str, ...], new: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Each field or item that stands at `path` and below."""
+    """Each field or item at `path` and below."""
     if isinstance(new, list) and new:
         for item in new:
             yield (*path, "-"), item
@@ -223,7 +223,7 @@ def _leaves(path: tuple[str, ...], new: Any) -> Iterator[tuple[tuple[str, ...], 
 
 
 def _item(item: Any) -> str:
-    """A list's item in as few words as say it."""
+    """A list item, abbreviated."""
     if not isinstance(item, dict):
         return _text(item)
     if item.keys() == {"name", "value"}:
@@ -239,7 +239,7 @@ def _text(value: Any) -> str:
 
 
 def _dotted(path: Iterable[str | int], value: Any) -> str:
-    """A path as people write it: a container goes by its name, and a name with dots stands apart."""
+    """A readable path: containers by name, and names with dots set off by a blank."""
     text, node = "", value
     for part in path:
         if part == "-":
@@ -276,7 +276,7 @@ WHY_QUEUE = "accel.io/queue, or the site's default, where the scheduler reads it
 
 def _why_around(field: str, workload: Kind[Any], hosts: Accelerator | None) -> str:
     if "exclusive-topology" in field:
-        return "each slice gets a node pool for itself (site config exclusivePlacement)"
+        return "each slice gets its own node pool (site config exclusivePlacement)"
     if field == scheduling.MIN_MEMBER:
         return "Volcano starts all hosts of a slice together"
     if field == "groupName":

@@ -1,9 +1,9 @@
-"""Where the command's words go: results to stdout, everything said about them to stderr, colours on terminals only.
+"""Output of the commands: results to stdout, messages about them to stderr, colours only on terminals.
 
-Words of others (a manifest's, a cluster's, a file's name) pass through here last, and command no terminal: a character
-that is not printable becomes "?". Only YAML, JSON and diffs in a file or a pipe stay as they are, byte for byte.
+Untrusted text (of a manifest, a cluster, a file name) passes through here last, and cannot control the terminal: a
+non-printable character becomes "?". Only YAML, JSON and diffs to a file or a pipe stay unchanged, byte for byte.
 
-rich obeys NO_COLOR, TERM=dumb and FORCE_COLOR by itself. Nothing here decides anything.
+rich honours NO_COLOR, TERM=dumb and FORCE_COLOR by itself. Nothing here decides anything.
 """
 
 import sys
@@ -17,7 +17,7 @@ from rich.text import Text
 from webhook.errors import printable
 
 WIDE = 160
-"""Columns of a table that goes into a file or a pipe, where nobody's window counts."""
+"""Columns of a table that goes to a file or a pipe."""
 
 
 def out() -> Console:
@@ -40,14 +40,14 @@ def _console(stderr: bool) -> Console:
 
 
 class _Harmless(RenderHook):
-    """Lets everything that a console prints pass through `_Printable`."""
+    """Passes everything that a console prints through `_Printable`."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Printable(renderable) for renderable in renderables]
 
 
 class _Printable:
-    """What another renderable prints, without commands to the terminal but those that rich makes for its styles."""
+    """The output of another renderable, without control sequences except for those of rich's styles."""
 
     def __init__(self, renderable: RenderableType) -> None:
         self._renderable = renderable
@@ -58,14 +58,14 @@ class _Printable:
 
 
 def harmless(text: str) -> str:
-    """The text with nothing that a terminal obeys but its line ends and tabs, which are shown as blanks."""
+    """The text without control characters, except for line breaks; tabs become spaces."""
     if text.isprintable():
         return text
     return "\n".join(printable(line.removesuffix("\r").expandtabs()) for line in text.split("\n"))
 
 
 def show(page: RenderableType) -> None:
-    """A page on stdout. Without a window to fill, lines end where their text does."""
+    """Print a page to stdout. If that is not a terminal, lines are not padded."""
     console = out()
     if console.is_terminal:
         console.print(page)
@@ -76,7 +76,7 @@ def show(page: RenderableType) -> None:
 
 
 def write(text: str) -> None:
-    """Text to stdout: byte for byte whatever the locale, unless somebody looks at it on a terminal."""
+    """Write text to stdout: byte for byte whatever the locale, unless it is a terminal."""
     sys.stdout.flush()
     sys.stdout.buffer.write((harmless(text) if sys.stdout.isatty() else text).encode())
     sys.stdout.buffer.flush()
@@ -88,7 +88,7 @@ def say(label: str, style: str, text: str) -> None:
 
 
 def diff(lines: Iterable[str]) -> None:
-    """The lines of a diff, with their ends: with colours on a terminal, else so that `patch` can use it."""
+    """Print the lines of a diff, with their line breaks: coloured on a terminal, else usable by `patch`."""
     console = out()
     if not console.is_terminal:
         write("".join(lines))
@@ -97,7 +97,7 @@ def diff(lines: Iterable[str]) -> None:
 
 
 def coloured(lines: Iterable[str], margin: str = "") -> Text:
-    """The lines of a diff, with their ends."""
+    """The lines of a diff, with their line breaks, as coloured text."""
     text = Text()
     for line in lines:
         text.append(f"{margin}{line}", _style(line))

@@ -5,12 +5,12 @@ Anything else is ours: HTTP 500, so that failurePolicy decides, and never a patc
 """
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import msgspec
 
-from webhook.core import limits, review, update
+from webhook.core import limits, review, unread, update
 from webhook.core.inject import Injection, inject, refused
 from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
@@ -73,14 +73,13 @@ class Answer:
 def admit(body: bytes, site: Site) -> Answer:
     """The answer to one request. Never raises."""
     try:
-        mentioned = mentions_us(body)
-        request = (_created(body) if mentioned and len(body) <= limits.OBJECT else None) or review.decode(body)
+        request = (_created(body) if mentions_us(body) and len(body) <= limits.OBJECT else None) or review.decode(body)
     except TooDeep as deep:
         return _too_deep(body, deep)
     except BadReview as bad:
         return _bad(bad)
     try:
-        return _decide(request, site, mentioned)
+        return _decide(request, site, body)
     except TooDeep as deep:
         return _too_deep(body, deep)
     except RecursionError:
@@ -127,12 +126,11 @@ def _created(body: bytes) -> Request[Any] | None:
     return request if workload is not None and isinstance(request.object, workload.view) else None
 
 
-def _decide(request: Request[Any], site: Site, mentioned: bool) -> Answer:
-    """`mentioned`: anywhere in the review, so perhaps in the object."""
+def _decide(request: Request[Any], site: Site, body: bytes) -> Answer:
     kind, obj = request.kind, request.object
     workload = WORKLOADS.get((kind.group, kind.kind))
     if workload is not None and isinstance(obj, workload.view):
-        return _judged(request, workload, obj, site)
+        return _judged(request, workload, obj, site, body)
     raw = bytes(obj)
     if request.subResource or raw == b"null" or request.operation not in ("CREATE", "UPDATE"):
         return _allowed(request, "skipped", code="not-ours")
@@ -141,13 +139,13 @@ def _decide(request: Request[Any], site: Site, mentioned: bool) -> Answer:
         return _allowed(request, "skipped", (unknown,), code="unknown-kind")
     if request.operation == "UPDATE" and not workload.reapply:
         return _allowed(request, "skipped", code="update")
-    if not site.detect and not (mentioned and _concerns_us(request, workload, raw)):
+    if not site.detect and not _concerns_us(request, workload, raw):
         return _allowed(request, "unchanged")
     try:
         obj = view(workload, raw)
     except Denied as denied:
         return _unseen(request, denied) if not mentions_us(raw) else _refused(request, workload, denied)
-    return _judged(request, workload, obj, site)
+    return _judged(request, workload, obj, site, body)
 
 
 def _unseen(request: Request[Any], denied: Denied) -> Answer:
@@ -166,12 +164,19 @@ def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool
     )
 
 
-def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Answer:
+def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, body: bytes) -> Answer:
     try:
         injection = _injection(request, workload, obj, site)
     except Denied as denied:
         return _refused(request, workload, denied)
+    if request.operation == "CREATE" and not injection.skipped and unread.mentions(body) != injection.words:
+        injection = replace(injection, warnings=(*injection.warnings, *_unread(body, obj)))
     return _injected(request, workload, obj, injection)
+
+
+def _unread(body: bytes, obj: Any) -> list[Warn]:
+    """What is said of words in the object that injection did not read; managers' notes repeat every key."""
+    return unread.unread(review.plain(review.decode(body).object), obj)
 
 
 def _refused(request: Request[Any], workload: Kind[Any], denied: Denied) -> Answer:
@@ -186,7 +191,7 @@ def mentions_us(raw: bytes) -> bool:
     JSON may spell any letter as an escape, so text with escapes of ASCII letters is looked at in full; the slash,
     which has an escape of its own, is not looked for.
     """
-    return b"accel.io" in raw or b"\\u00" in raw
+    return b"accel.io" in raw or b"\\u00" in raw or b'"accel/' in raw
 
 
 _DECODERS: Final = {key: msgspec.json.Decoder(workload.view) for key, workload in WORKLOADS.items()}

@@ -7,14 +7,16 @@ container. Values are checked here, as words; what they mean for hardware is the
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, final
+from typing import Any, Final, final
 
 from webhook.core import limits, quantity
+from webhook.core.last_applied import LAST_APPLIED
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.schema.pod import Annotations, Container, Metadata
 from webhook.core.template import annotations_of
 
-PREFIX: Final = "accel.io/"
+NAME: Final = "accel.io"
+PREFIX: Final = NAME + "/"
 TYPE: Final = PREFIX + "type"
 COUNT: Final = PREFIX + "count"
 TOPOLOGY: Final = PREFIX + "topology"
@@ -152,6 +154,23 @@ class Levels:
                 ours = {key: value for key, value in ours.items() if key in _KNOWN}
             found = self._known[id(level)] = ours
         return found
+
+    def has_read(self, level: Metadata | None) -> bool:
+        """Whether this was one of the levels."""
+        return id(level) in self._known
+
+    def read_any(self) -> bool:
+        """Whether there was any level."""
+        return bool(self._known)
+
+    def words(self, obj: Any) -> int:
+        """How often our name stands in the annotations that were read, and in the file that kubectl keeps in one."""
+        number = sum([len(ours) for ours in self._known.values()])
+        metadata = obj.metadata
+        if id(metadata) not in self._known:
+            number += len(own(annotations_of(metadata)))
+        file = annotations_of(metadata).get(LAST_APPLIED)
+        return number + (file.count(NAME) if file else 0)
 
     def take_unknown(self, level: Metadata) -> list[str]:
         """The keys with our prefix that nobody reads; only once."""
@@ -296,13 +315,14 @@ def strange(keys: Iterable[str]) -> list[Warn]:
     """Warnings of keys that nobody reads, each with the one that was probably meant: of a few, and of how many more."""
     every = list(dict.fromkeys(keys))
     named = every if len(every) <= limits.WARNINGS else every[: limits.WARNINGS - 1]
-    found = [Warn("unknown-key", {"key": key[:48], "nearest": _nearest(key)}) for key in named]
+    found = [Warn("unknown-key", {"key": key[:48], "nearest": nearest(key)}) for key in named]
     if len(named) < len(every):
         found.append(Warn("unknown-keys", {"number": f"{len(every) - len(named):,}"}))
     return found
 
 
-def _nearest(key: str) -> str:
+def nearest(key: str) -> str:
+    """The key that was probably meant."""
     found: list[str] = difflib.get_close_matches(key[: limits.LABEL_VALUE], KEYS[:-1], n=1, cutoff=0.0)
     return found[0]
 

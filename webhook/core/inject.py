@@ -42,6 +42,7 @@ class Injection:
     warnings: tuple[Warn, ...] = ()
     types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
     skipped: str = ""  # reason code, where the object was left alone
+    words: int = 0  # how often our name stands in what was read
     leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; they go before the edits are made
     base: Any = None  # the object without the leftovers, where there are any: the edits are of it
 
@@ -71,6 +72,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)
+    read.add_unheard(kind, obj)
     targets = kind.resolve_group(obj, read.targets, context)
     collected = _Collected(read.warnings())
     for target in (*targets, *read.placed):
@@ -86,6 +88,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
         collected.sections(),
         tuple(collected.warnings),
         types=tuple(dict.fromkeys([name for name in names if name])),
+        words=read.levels.words(obj),
     )
 
 
@@ -128,6 +131,17 @@ class _Read:
         if self._copied > limits.ANSWER:
             size = f"more than {limits.ANSWER:,} characters of annotations"
             raise limits.too_large("the injection", size, f"{limits.ANSWER:,}")
+
+    def add_unheard(self, kind: Kind[Any], obj: Any) -> None:
+        """What the object's own metadata says where that is no template's level."""
+        if not kind.patched or self.levels.has_read(obj.metadata):
+            return
+        ours = annotations.own(annotations_of(obj.metadata))
+        self._unknown += annotations.unknown(ours)
+        for key in annotations.COPIED:
+            if key in ours and not self.levels.read_any():
+                facts = {"key": key, "place": "metadata.annotations", "why": "there is no pod template"}
+                self._vain.setdefault(key, Warn("unread-key", facts))
 
     def add_shadowed(self, warning: Warn | None) -> None:
         """Each object says it once: of the first template."""

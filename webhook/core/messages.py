@@ -130,6 +130,7 @@ WARNINGS: Final[dict[str, str]] = {
     "replicas-are-slices": "{name}: {replicas} replicas are {replicas} slices of {hosts} hosts; one slice: replicas: 1",
     "type-kept": "a changed accelerator reaches the templates of a {kind} only when it is created again",
     "type-shadowed": "{where}: {near} of an earlier injection wins over {outer} in {place}; remove it there",
+    "unread-key": "{key} in {place} has no effect: {why}",
     "own-devices": "no {resource} added: the Pod asks for {names} itself",
     "claims-unknown": '{resource} added beside claim {names}; if it is the devices: accel.io/count: "0"',
     "zero-replaced": "container {name}: {resource}: 0 is replaced by {count}",

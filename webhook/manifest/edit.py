@@ -1,7 +1,7 @@
 """RFC 6902 operations on YAML text: only what they touch changes, everything else stays byte for byte. Pure.
 
-Text is not printed anew from values, since comments, quotes, indentation and folding would be another's then.
-Every result is read again and compared with what the operations mean, so that a slip here cannot reach a cluster.
+Text is not regenerated from values, since that would lose comments, quotes, indentation and folding.
+Every result is parsed again and compared with what the operations mean, so that a bug here cannot reach a cluster.
 """
 
 import copy
@@ -21,17 +21,17 @@ from webhook.errors import BadYaml
 from webhook.manifest.style import Layout
 
 Change = dict[str, Any]
-"""An operation as JSON values, so that what a patch library wants and what came over the wire is as good as ours."""
+"""An operation as JSON values, interchangeable with what a patch library takes and what comes over the wire."""
 
 _COLON = re.compile(r"[ \t\r\n]*+:")
 
 
 class CannotEditInPlace(Exception):
-    """This layout of text cannot be edited in place."""
+    """This text layout cannot be edited in place."""
 
 
 class Splice(NamedTuple):
-    """Text that takes the place of another, or of nothing."""
+    """Text that replaces other text, or is inserted."""
 
     start: int
     end: int
@@ -39,21 +39,21 @@ class Splice(NamedTuple):
 
 
 class Rewritten(msgspec.Struct, frozen=True):
-    """A document after operations."""
+    """A document after the operations."""
 
     text: str
     value: Any
     splices: tuple[Splice, ...] = ()
     """What in the document's text was replaced, in order."""
     kept: bool = True
-    """Whether its own layout could be kept; else it is one splice."""
+    """Whether its layout could be kept; otherwise it is one splice."""
 
 
 def rewrite(document: Document, operations: Sequence[Change]) -> Rewritten:
-    """The document after the operations. Raises `BadYaml` where it means no JSON.
+    """The document after the operations. Raises `BadYaml` if it is not JSON-compatible.
 
-    Aliases stay where they can: `template: *worker` does where the edits of `&worker` are its own too. Else they
-    and `<<` are written out.
+    Aliases stay where possible: `template: *worker` does if the edits to `&worker` apply to it too. Otherwise they
+    and `<<` are expanded.
     """
     value = nodes.plain(document.root)
     if not operations:
@@ -72,7 +72,7 @@ def rewrite(document: Document, operations: Sequence[Change]) -> Rewritten:
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
-    """The text with the splices, which are in order and apart."""
+    """The text with the splices, which are sorted and do not overlap."""
     parts, done = [], 0
     for start, end, new in splices:
         parts += [text[done:start], new]
@@ -81,20 +81,20 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
 
 
 def printed(value: Any, before: str = "") -> str:
-    """A value as block YAML, with the document markers that `before` has."""
+    """A value as block YAML, with the document markers of `before`."""
     begin = "---\n" if before.startswith("---") else ""
     end = "...\n" if before.rstrip().endswith("...") else ""  # the next document may begin with a directive
     return begin + "\n".join(Layout().lines(value)) + "\n" + end
 
 
 class _New(msgspec.Struct, eq=False):
-    """A value that has no text yet, and is nobody else's."""
+    """A value that has no text yet and is not shared."""
 
     value: Any
 
 
 class _Entry(msgspec.Struct, eq=False):
-    """One entry of a mapping, or item of a sequence (`key` and `name` are empty then)."""
+    """One entry of a mapping, or item of a sequence (then `key` and `name` are empty)."""
 
     child: "_Child"
     old: Node | None = None  # None: there is no text of it yet
@@ -118,7 +118,7 @@ class _Branch(msgspec.Struct, eq=False):
         return self.named.get(name) if self.node.kind == "mapping" else self.items[int(name)]
 
     def add(self, name: str, value: _New) -> None:
-        """Items stand where `name` says; new entries behind the others, but metadata where people look for it."""
+        """Items go where `name` says; new entries after the others, except that metadata goes near the top."""
         if self.node.kind == "sequence":
             self.items.insert(len(self.items) if name == "-" else int(name), _Entry(value))
         elif name == "metadata":
@@ -135,7 +135,7 @@ _Child = _Branch | _New | Node
 
 
 def _thawed(original: Node, expand: bool) -> _Child:
-    """A node made changeable. With `expand` all below it too, without aliases and merge keys."""
+    """A mutable copy of a node. With `expand` all below it too, without aliases and merge keys."""
     if original.kind == "alias" and expand:
         return _New(nodes.plain(original))
     if original.kind not in ("mapping", "sequence"):
@@ -171,7 +171,7 @@ def _value(child: _Child) -> Any:
 
 
 class _Page:
-    """One document's text while it is changed."""
+    """One document's text while it is edited."""
 
     def __init__(self, document: Document, expand: bool) -> None:
         self._text = document.text
@@ -197,7 +197,7 @@ class _Page:
         return splices
 
     def _unended(self, last: Node) -> list[Splice]:
-        """A `|` text at the end of a file without a final newline has none either, and must not get one: `|-`."""
+        """A `|` scalar at the end of a file without a final newline has none either, and must not get one: `|-`."""
         while last.items:
             last = last.items[-1]
         header = self._lines[last.start : last.end].partition("\n")[0]
@@ -209,7 +209,7 @@ class _Page:
         for depth, name in enumerate(path[:-1], 1):
             entry = branch.find(name)
             if entry is None or (isinstance(entry.child, Node) and entry.child.kind == "alias"):
-                return  # another's text: perhaps its owner is changed in the same way
+                return  # aliased text: perhaps the anchor is changed in the same way
             if isinstance(entry.child, Node):
                 entry.child = _thawed(entry.child, self._expand)
             if isinstance(entry.child, _New):
@@ -236,7 +236,7 @@ class _Page:
             entry.child = value
 
     def _splices(self, child: _Branch, label: int = -1) -> Iterator[Splice]:
-        """What is to be put in place of which text. `label`: where the line of the collection's own key ends."""
+        """The splices for a collection. `label`: where the line of its own key ends."""
         kept = [entry for entry in child.entries if entry.old is not None]
         if not kept and (child.gone or child.entries):
             yield self._whole(child)
@@ -250,7 +250,7 @@ class _Page:
                 yield self._removed(child, entry)
 
     def _whole(self, branch: _Branch) -> Splice:
-        """Nothing of the old text is left."""
+        """Replaces all of the old text."""
         value, old = _value(branch), branch.node
         if old.flow or not value:
             return Splice(old.start, old.end, self._layout.flow(value))
@@ -284,7 +284,7 @@ class _Page:
         yield Splice(end, end, "\n" + " " * branch.node.column + _indented(lines, branch.node.column))
 
     def _added_block(self, branch: _Branch, label: int) -> Iterator[Splice]:
-        """New entries stand after the line of the entry before them."""
+        """New entries go after the line of the entry before them."""
         column = branch.node.column
         last: Node | None = None
         for entry in branch.entries:
@@ -304,7 +304,7 @@ class _Page:
             yield Splice(at, at, "\n" + " " * column + text)
 
     def _added_flow(self, branch: _Branch) -> Iterator[Splice]:
-        """New entries stand before the next old one, or behind the last."""
+        """New entries go before the next old one, or after the last."""
         waiting: list[_Entry] = []
         last: Node | None = None
         for entry in branch.entries:
@@ -318,13 +318,13 @@ class _Page:
             yield self._appended(branch.node, last, waiting)
 
     def _between(self, entry: _Entry, margin: str) -> str:
-        """A new entry between brackets; in JSON of many lines, with `margin` before each but its first."""
+        """A new entry in flow style; in multi-line JSON, with `margin` before each line but the first."""
         value = _value(entry.child)
         text = self._layout.pretty(value).replace("\n", margin) if margin else self._layout.flow(value)
         return self._layout.entry(entry.name, text) if entry.name else text
 
     def _appended(self, flow: Node, last: Node, new: Sequence[_Entry]) -> Splice:
-        """Behind the last item between brackets; on lines of their own where that one has its own."""
+        """After the last item in flow style; on separate lines if that one is."""
         rest = self._lines[last.end : flow.end - 1]
         if "#" in rest:
             raise CannotEditInPlace
@@ -340,7 +340,7 @@ class _Page:
         return Splice(at, at, separator + ",".join(texts))
 
     def _removed(self, branch: _Branch, entry: _Entry) -> Splice:
-        """The lines of a key or an item, which must have them for itself."""
+        """Removes the lines of a key or an item, which must not share them."""
         old = entry.old
         assert old is not None
         begin = self._lines.rfind("\n", 0, entry.key.start if entry.key else old.start) + 1
@@ -354,7 +354,7 @@ class _Page:
         return Splice(begin, len(self._lines) if end < 0 else end + 1, "")
 
     def _moved_up(self, branch: _Branch, entry: _Entry) -> Splice:
-        """The first key on the line of its dash: the next key takes its place."""
+        """Removes the first key, on the line of its dash: the next key moves up."""
         nearest = next((e.key for e in branch.entries if e.key is not None), None)
         if entry.key is None or entry.old is None or nearest is None or nearest.start < entry.old.end:
             raise CannotEditInPlace
@@ -375,12 +375,12 @@ class _Page:
 
 
 def _newline(text: str) -> str:
-    """How the lines of a text end."""
+    """The line break that a text uses."""
     if "\n" in text:
         return "\r\n" if "\r\n" in text else "\n"
     return next((separator for separator in "\r\x85\u2028\u2029" if separator in text), "\n")
 
 
 def _indented(lines: Sequence[str], column: int) -> str:
-    """The first line as it is: its caller has already put it at its column."""
+    """The lines indented, except for the first: its caller has already placed it."""
     return ("\n" + " " * column).join(lines)

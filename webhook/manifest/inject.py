@@ -1,15 +1,16 @@
 """Manifests: YAML or JSON text in, the same text with accelerators injected out. Pure.
 
-The edits are the webhook's own (`inject`, `patch`); here are documents, Lists and what is said of each object.
+The edits are the webhook's own (`inject`, `patch`); this module adds documents, Lists and messages about each object.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from webhook.core import annotations, limits, review
+from webhook.core import annotations, limits, review, unread
 from webhook.core.admission import PATCH, mentions_us, view
 from webhook.core.inject import Injection, inject
 from webhook.core.kinds.kind import Context, Kind
@@ -27,28 +28,28 @@ BOM = "\ufeff"
 _HEAD = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\r?+\n)*+(?:(?P<marker>---(?:[ \t\r\n]|\Z))|(?P<directive>%))?+")
 """Blank lines and comments, and then the first document's marker, or a directive (`%YAML 1.1`)."""
 
-LAYOUT_LOST = "accel.io: cannot be edited in place: written anew, without its comments"
+LAYOUT_LOST = "accel.io: cannot be edited in place: reformatted, without its comments"
 
 
-NO_OBJECT = "accel.io: not a Kubernetes object (apiVersion and kind): left as it is"
+NO_OBJECT = "accel.io: not a Kubernetes object (apiVersion and kind): unchanged"
 
 
 class Subject(msgspec.Struct, frozen=True):
     """One object in a document: the document itself, or an item of a List."""
 
     name: str  # "Pod/trainer"
-    workload: Kind[Any] | None  # None: a kind that we do not know
+    workload: Kind[Any] | None  # None: an unknown kind
     value: Any  # as JSON
     path: tuple[str | int, ...] = ()
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of one document."""
+    """The result for one document."""
 
     number: int  # from 1
     before: str
     splices: tuple[Splice, ...] = ()
-    """What was put in place of what in `before`."""
+    """The replacements in `before`."""
     empty: bool = False
     warnings: tuple[tuple[str, str], ...] = ()  # (Pod/trainer, text)
     denied: tuple[tuple[str, Denied], ...] = ()
@@ -60,7 +61,7 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> Any:
-        """The same as JSON values, read anew; None where the document is empty."""
+        """The same as JSON values, parsed again; None if the document is empty."""
         return nodes.plain(next(nodes.documents(self.after.removeprefix(BOM), OF_RESULT)).root)
 
 
@@ -76,7 +77,7 @@ def injected(text: str, site: Site, namespace: str = "", filename: str = "-") ->
 def results(text: str, site: Site, namespace: str = "", filename: str = "-") -> list[Result]:
     """Each document of a file, injected; `namespace` is for objects that name none. Raises `BadManifest`.
 
-    What stands in `after` of all of them, one behind the other, is the whole file.
+    The `after` of all of them, concatenated, is the whole file.
     """
     found = [_result(n, d, site, namespace, text, filename) for n, d in documents(text, filename)]
     if text.startswith(BOM):
@@ -87,7 +88,7 @@ def results(text: str, site: Site, namespace: str = "", filename: str = "-") -> 
 
 
 def documents(text: str, filename: str) -> Iterator[tuple[int, Document]]:
-    """The documents of a file, numbered from 1, each made when it is asked for. Raises `BadManifest`."""
+    """The documents of a file, numbered from 1, parsed lazily. Raises `BadManifest`."""
     try:
         yield from enumerate(nodes.documents(text.removeprefix(BOM)), 1)
     except BadYaml as error:
@@ -109,7 +110,7 @@ def subjects(document: Document, text: str = "", filename: str = "-") -> list[Su
 
 
 def _check_annotations(root: Node) -> None:
-    """`accel.io/count: 8` without quotes is a number, which the API server refuses in other words."""
+    """`accel.io/count: 8` without quotes is a number, which the API server refuses with a less helpful message."""
     for found in nodes.mappings(root, "annotations"):
         for name, item in zip(found.names, found.items, strict=True):
             if (
@@ -118,7 +119,7 @@ def _check_annotations(root: Node) -> None:
                 and isinstance(item.value, bool | int | float)
             ):
                 written = msgspec.json.encode(item.value).decode()
-                raise BadYaml(item.start, f'annotations are text: write {name}: "{written}"')
+                raise BadYaml(item.start, f'annotations are strings: write {name}: "{written}"')
 
 
 def _bad(text: str, error: BadYaml, filename: str) -> BadManifest:
@@ -140,7 +141,7 @@ def _subjects(value: Any, path: tuple[str | int, ...]) -> Iterator[Subject]:
 
 
 def _name(value: dict[str, Any]) -> str:
-    """How people call the object: kind and name, as far as it has them."""
+    """A readable name of the object: kind and name, as far as it has them."""
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     kind, name = value.get("kind") or "no kind", metadata.get("name") or metadata.get("generateName")
@@ -182,6 +183,8 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Cha
     obj = view(subject.workload, raw)
     setting = Context(namespace_of(subject.value) or namespace, site, offline=True)
     injection = inject(subject.workload, obj, setting)
+    if not injection.skipped and unread.mentions(raw) != injection.words:
+        injection = replace(injection, warnings=(*injection.warnings, *unread.unread(subject.value, obj)))
     patch = review.encode_patch(render(obj, injection.sections), PATCH)
     if patch is None:
         raise limits.too_large("the injection", f"more than {PATCH:,} bytes of changes", f"{PATCH:,}")
@@ -190,18 +193,25 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Cha
 
 
 def namespace_of(value: Any) -> str:
-    """The namespace that an object names, or nothing."""
+    """The namespace that an object names, or an empty string."""
     metadata = value.get("metadata")
     namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
     return namespace if isinstance(namespace, str) else ""
 
 
 def _unknown(value: Any) -> tuple[Warn, ...]:
-    """Worth a word only where the user asked something of us."""
-    metadata = value.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, dict) else None
-    asked = isinstance(found, dict) and any(str(key).startswith(annotations.PREFIX) for key in found)
-    return (Warn("unknown-kind", {"kind": str(value.get("kind"))[:48]}),) if asked else ()
+    """A warning if one of our keys stands anywhere in it, except in what names us to a cluster."""
+    if not isinstance(value, dict) or _group_of(value) in CLUSTERS_OWN or value.get("kind") == "Namespace":
+        return ()
+    return (Warn("unknown-kind", {"kind": str(value.get("kind"))[:48]}),) if unread.has_any(value) else ()
+
+
+CLUSTERS_OWN = ("admissionregistration.k8s.io", "apiextensions.k8s.io")
+"""Groups whose objects may say which namespaces are injected, or describe our keys."""
+
+
+def _group_of(value: dict[str, Any]) -> str:
+    return str(value.get("apiVersion")).rpartition("/")[0]
 
 
 def joined(files: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""How values are written as YAML: in blocks or between brackets, as the rest of a document is. Pure."""
+"""How values are written as YAML: in block or flow style, like the rest of the document. Pure."""
 
 import json
 import re
@@ -11,26 +11,26 @@ from webhook.core.schema import nodes
 from webhook.core.schema.nodes import Node
 
 STEP = 8
-"""Blanks of one indentation; a document with more is not imitated, or what is added would be mostly blanks."""
+"""Maximum indentation step; a document with a larger one is not imitated, or additions would be mostly spaces."""
 
 MARGIN = 40
-"""Blanks before a line; what is nested deeper stands between brackets."""
+"""Maximum indentation; anything nested deeper is written in flow style."""
 
 KEY = 1000
-"""Characters of a key that a reader of YAML finds without a mark before it; the limit is 1024.
+"""Characters of a key that a YAML parser accepts without a `?` indicator; the limit is 1024.
 
 Source: https://yaml.org/spec/1.1/#id934537
 """
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./$][ -~]*+")
-_SIZE = re.compile(r"[1-9][0-9]*+[A-DF-Za-df-z][A-Za-z0-9.]*+")  # 2x2x2, 64Gi: no number to any reader
+_SIZE = re.compile(r"[1-9][0-9]*+[A-DF-Za-df-z][A-Za-z0-9.]*+")  # 2x2x2, 64Gi: not a number to any parser
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How a document is written, so that what is added looks like the rest."""
+    """How a document is laid out, so that additions look like the rest."""
 
-    step: int = 2  # blanks by which a mapping inside a mapping is indented
-    dash: int = 0  # blanks by which a list's dashes are
+    step: int = 2  # spaces by which a mapping inside a mapping is indented
+    dash: int = 0  # spaces by which a list's dashes are
     json: bool = False
 
     @classmethod
@@ -57,7 +57,7 @@ class Layout(msgspec.Struct, frozen=True):
         return " " * (self.dash if isinstance(value, list) else self.step)
 
     def _block(self, value: Any, first: str, margin: str, lines: list[str]) -> None:
-        """Adds a value's lines: what stands before the first of them, and before the others."""
+        """Appends a value's lines, with `first` before the first of them and `margin` before the others."""
         if not isinstance(value, dict | list):
             lines.append(first + self.scalar(value))
         elif not value or len(margin) > MARGIN or any(len(name) > KEY for name in value if isinstance(value, dict)):
@@ -78,7 +78,7 @@ class Layout(msgspec.Struct, frozen=True):
                     self._block(item, label + " ", margin, lines)
 
     def flow(self, value: Any) -> str:
-        """The same between brackets, on one line."""
+        """The same in flow style, on one line."""
         if isinstance(value, dict):
             return "{" + ", ".join([self.entry(name, self.flow(item)) for name, item in value.items()]) + "}"
         if isinstance(value, list):
@@ -86,17 +86,17 @@ class Layout(msgspec.Struct, frozen=True):
         return self.scalar(value, between="[]{},")
 
     def entry(self, name: str, text: str) -> str:
-        """An entry between brackets, with the text of its value."""
+        """An entry in flow style, with the text of its value."""
         key = self.scalar(name, between="[]{},")
         return f"? {key} : {text}" if len(key) > KEY else f"{key}: {text}"
 
     def pretty(self, value: Any) -> str:
-        """As JSON on many lines."""
+        """As multi-line JSON."""
         lines = json.dumps(value, indent=self.step, ensure_ascii=False).split("\n")
         return "\n".join(map(self._printable, lines))
 
     def scalar(self, value: Any, between: str = "") -> str:
-        """Text without quotes where every reader of YAML agrees that it is text."""
+        """Text, without quotes if every YAML parser agrees that it is a string."""
         if isinstance(value, str) and not self.json and is_plain(value) and not any(c in value for c in between):
             return value
         return self._printable(json.dumps(value, ensure_ascii=False))
@@ -105,17 +105,17 @@ class Layout(msgspec.Struct, frozen=True):
         return text if text.isprintable() else "".join([c if c.isprintable() else self._escaped(c) for c in text])
 
     def _escaped(self, character: str) -> str:
-        """Beyond 16 bits YAML and JSON have no escape in common."""
+        """YAML and JSON have no common escape beyond 16 bits."""
         code = ord(character)
         return json.dumps(character)[1:-1] if self.json or code < 2**16 else f"\\U{code:08x}"
 
 
 JSON = Layout(json=True)
-"""JSON with two blanks a step, in which nothing is that could command a terminal."""
+"""JSON indented by two spaces, without anything that could control a terminal."""
 
 
 def is_plain(text: str) -> bool:
-    """Whether text is itself without quotes: no word or number of YAML 1.1 or 1.2, and no sign of its syntax."""
+    """Whether text needs no quotes: it is no keyword or number in YAML 1.1 or 1.2, and has no syntax characters."""
     if not _PLAIN.fullmatch(text) or text.endswith((" ", ":")) or ": " in text or " #" in text:
         return False
     numeric = text[0].isdigit() and not _SIZE.fullmatch(text)
@@ -123,7 +123,7 @@ def is_plain(text: str) -> bool:
 
 
 def _columns(root: Node, kind: str) -> Iterator[int]:
-    """By how much each block collection of a kind stands to the right of the mapping that has it."""
+    """By how much each block collection of a kind is indented relative to its parent mapping."""
     for item in root.items:
         if item.kind == kind and root.kind == "mapping" and not (item.flow or root.flow):
             yield item.column - root.column

@@ -7,9 +7,13 @@ fails is a refusal under failurePolicy Fail. The type() guards are for `null`, w
 nothing: `orValue` is for what is absent only. [x].exists(y, ...) is how CEL gives a value a name.
 */}}
 
-{{/* Something that has an accel.io/ annotation in its own metadata. */}}
+{{/*
+Something that has an accel.io/ annotation in its own metadata, or what was meant to be one: a label, accel.io.type,
+accel/type. Those do nothing, which the webhook says.
+*/}}
 {{- define "accel-injector.asks.annotations" -}}
-[{{ . }}.?metadata.?annotations.orValue({})].exists(a, type(a) == map && a.exists(k, k.startsWith('accel.io/')))
+[{{ . }}.?metadata.?annotations.orValue({}), {{ . }}.?metadata.?labels.orValue({})].exists(m, type(m) == map &&
+m.exists(k, k.startsWith('accel.io') || k.startsWith('accel/')))
 {{- end -}}
 
 {{/* A pod template, or a Pod, that has one, or an accel.io/ limit in one of its containers. */}}

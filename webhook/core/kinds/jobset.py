@@ -255,10 +255,21 @@ Source: https://github.com/google/pathways-job/blob/main/internal/controller/pat
 """
 
 
+def _of_helpers(jobset: schema.JobSet) -> Callable[[Metadata | None], Metadata]:
+    """What a helper's Job says of it: with Pathways no more than its JobSet, of which it is a copy."""
+    if _of_pathways(jobset):
+        return inject_key_only
+    return lambda metadata: metadata or NO_METADATA
+
+
+def _of_pathways(jobset: schema.JobSet) -> bool:
+    owner = controller_of(jobset.metadata)
+    return owner is not None and owner.kind == "PathwaysJob"
+
+
 def _works(jobset: schema.JobSet) -> Callable[[ReplicatedJob], bool]:
     """Whether what the JobSet says is meant for a replicated job: not for the helpers that a controller puts beside."""
-    owner = controller_of(jobset.metadata)
-    if owner is not None and owner.kind == "PathwaysJob":
+    if _of_pathways(jobset):
         return lambda job: job.name != PATHWAYS_HEAD
     steps = [labels_of((job.template or NO_TEMPLATE).metadata).trainer_step for job in replicated_jobs(jobset)]
     if TRAINER not in steps:
@@ -281,13 +292,13 @@ class JobSet(Kind[schema.JobSet]):
     def templates(self, jobset: schema.JobSet) -> Iterator[PodTemplate]:
         """The pod template of each replicated job."""
         outer, beside = jobset.metadata or NO_METADATA, inject_key_only(jobset.metadata)
-        works = _works(jobset)
+        works, own = _works(jobset), _of_helpers(jobset)
         for index, job in enumerate(replicated_jobs(jobset)):
             made = job.template or NO_TEMPLATE
             if made.spec is None or made.spec.template is None:
                 continue
             template = made.spec.template
-            above = (outer, made.metadata or NO_METADATA) if works(job) else (beside, inject_key_only(made.metadata))
+            above = (outer, made.metadata or NO_METADATA) if works(job) else (beside, own(made.metadata))
             yield PodTemplate(
                 path=("spec", "replicatedJobs", index, "template", "spec", "template"),
                 view=template,

@@ -9,7 +9,7 @@ from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
 from webhook.core.resolution import Resolution
 from webhook.core.rules.rule import Found, Rule
-from webhook.core.schema.pod import Expression, NodeSelectorTerm
+from webhook.core.schema.pod import Expression, NodeSelectorTerm, Toleration
 from webhook.core.template import PodTemplate
 
 TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
@@ -114,17 +114,33 @@ def _excludes(expression: Expression, values: tuple[str, ...]) -> bool:
 
 
 def tolerations(template: PodTemplate, resolution: Resolution) -> Found:
-    """Tolerations of the accelerator's taints, where the user has none of that key or of every key."""
-    tolerated: list[str | None] = []
-    for there in template.spec.tolerations or ():
-        if there is None:
-            continue
-        if not there.key and there.operator == "Exists":
-            return ()
-        tolerated.append(there.key)
+    """Tolerations of the accelerator's taints, where the user's own do not tolerate them."""
+    have = [there for there in template.spec.tolerations or () if there is not None]
+    known = KNOWN_VALUES.get(resolution.site.config.platform)
     missing = [toleration(taint) for taint in resolution.accelerator.tolerations]
-    path = ("spec", "tolerations")
-    return [Append(path, item, key=("key",)) for item in missing if item["key"] not in tolerated]
+    if have:
+        missing = [item for item in missing if not any(_tolerates(there, item, known) for there in have)]
+    return [Append(("spec", "tolerations"), item, key=("key",)) for item in missing]
+
+
+KNOWN_VALUES: Final = {"gke": "present"}
+"""The value of the taints that a platform gives its accelerators' nodes.
+
+Source: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/gpus (nvidia.com/gpu=present:NoSchedule)
+"""
+
+
+def _tolerates(there: Toleration, ours: Mapping[str, str], known: str | None) -> bool:
+    """Whether the user's toleration covers a taint that keeps Pods from being scheduled: with any value, or its own.
+
+    Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#concepts
+    """
+    if there.effect not in (None, "", "NoSchedule"):
+        return False
+    if there.operator == "Exists":
+        return not there.key or there.key == ours["key"]
+    value = ours.get("value", known)
+    return there.key == ours["key"] and there.operator in (None, "", "Equal") and (there.value or "") == value
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:

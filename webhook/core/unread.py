@@ -1,0 +1,108 @@
+"""Words of ours that nobody reads where they stand: as a label, in a spec, misspelt, null. Pure.
+
+Whoever wrote one hears that it has no effect. The walk through the whole object is for objects in which there are
+more of our words than injection read.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from webhook.core import annotations, limits
+from webhook.core.annotations import PREFIX
+from webhook.core.messages import Warn
+from webhook.core.patch import Path
+from webhook.core.schema.pod import Metadata, Resources
+
+NAME: Final = "accel.io"
+SHORT: Final = "accel/"
+WHOLE_NODE: Final = PREFIX + "whole-node"
+"""A label that we write ourselves."""
+
+_STEPS: Final = 4
+_PLACE: Final = 40
+"""The end of a place, as far as a warning repeats it: steps, and characters."""
+
+_OCCURRENCES: Final = 64
+"""Keys that are looked at before what is known is enough to say."""
+
+
+def mentions(raw: bytes) -> int:
+    """How often our name, or its short form, is in the text of an object; JSON may spell any letter as an escape."""
+    return raw.count(b"accel.io") + raw.count(b'"accel/') + raw.count(b"\\u00")
+
+
+def is_ours(key: str) -> bool:
+    """Whether a key is one of ours, or was meant to be."""
+    return key.startswith((NAME, SHORT)) and key != WHOLE_NODE
+
+
+def unread(value: Any, view: Any) -> list[Warn]:
+    """A warning for each key of ours in `value`, the object as plain JSON, that stands where its `view` reads none."""
+    read = frozenset(_read(view, ()))
+    found: dict[str, Warn] = {}
+    occurrences = 0
+    for place, words in _keys(value):
+        path = _path(place)
+        for key, item in words:
+            if path in read and item is not None and key.startswith(PREFIX):
+                continue
+            found.setdefault(key, _warning(path, key, item, is_read=path in read))
+            occurrences += 1
+        if len(found) >= limits.WARNINGS or occurrences >= _OCCURRENCES:
+            break
+    return list(found.values())[: limits.WARNINGS]
+
+
+def _warning(path: Path, key: str, item: Any, *, is_read: bool) -> Warn:
+    if is_read and item is not None:
+        return Warn("unknown-key", {"key": key[:48], "nearest": annotations.nearest(key)})
+    place = ".".join(map(str, path[-_STEPS:]))
+    why = "it is null" if item is None else "no label is read" if path[-1:] == ("labels",) else "nobody reads it there"
+    return Warn("unread-key", {"key": key[:40], "place": place[-_PLACE:], "why": why})
+
+
+def has_any(value: Any) -> bool:
+    """Whether a key of ours stands anywhere in an object of a kind that we do not know."""
+    return next(_keys(value), None) is not None
+
+
+def _keys(value: Any) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
+    """Each map that has keys of ours, with them. A place is (the place above, step), so that depth costs nothing."""
+    stack: list[tuple[Any, Any]] = [(value, None)]
+    while stack:
+        node, place = stack.pop()
+        if isinstance(node, dict):
+            ours = [(key, item) for key, item in node.items() if is_ours(key)]
+            if ours:
+                yield place, ours
+            stack += [(item, (place, key)) for key, item in node.items() if isinstance(item, dict | list)]
+        else:
+            stack += [(item, (place, i)) for i, item in enumerate(node) if isinstance(item, dict | list)]
+
+
+def _path(place: Any) -> Path:
+    steps: list[str | int] = []
+    while place is not None:
+        place, step = place
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def _read(node: Any, path: Path) -> Iterator[Path]:
+    """The maps of a view in which our keys are read: annotations, and the amounts of containers."""
+    if isinstance(node, Metadata):
+        yield (*path, "annotations")
+    elif isinstance(node, Resources):
+        yield (*path, "limits")
+        yield (*path, "requests")
+    elif isinstance(node, msgspec.Struct):
+        for field in node.__struct_fields__:
+            yield from _read(getattr(node, field), (*path, field))
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
+            yield from _read(item, (*path, index))
+    elif isinstance(node, dict):
+        for key, item in node.items():
+            yield from _read(item, (*path, key))
