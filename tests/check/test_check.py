@@ -431,7 +431,11 @@ OTHERWISE = {
     "pod/injected-forged-decides-nothing": "the input says that it was injected",
     "pod/node-name-skipped": "once stored, a Pod that came with a node looks like one that was given it",
     "scheduler/node-chosen": "the same",
-    "injected-before/job-type-changed": "the input says that it was injected, as output that was edited does",
+    "injected-before/job-type-changed": "the input is output that was edited, and says that it was injected",
+    "injected-before/outer-type-unknown": "the same",
+    "injected-before/override-in-the-file": "the same",
+    "injected-before/the-same-type-spelled-otherwise": "the same",
+    "injected-before/type-changed-outside": "the same",
 }
 """Cases that look otherwise than they are, and why."""
 

@@ -12,6 +12,7 @@ from webhook.core.devices import asked_amounts
 from webhook.core.inject import inject, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied
+from webhook.core.patch import at
 from webhook.core.site import Site
 
 ENDED = ("Succeeded", "Failed")
@@ -76,7 +77,9 @@ def _differs(target: Target) -> str:
             return f"asks for {hardware.name}, and selects {label}: {have}"
     if resolution.request.mode == "plugin":
         for held in resolution.device_containers:
-            if held.devices and not asked_amounts(held.container, hardware.resource):
+            # As it is stored: what a LimitRange filled in is taken away where a request is read.
+            container = at(template.view, ("spec", held.list_name, held.index))
+            if held.devices and not asked_amounts(container, hardware.resource):
                 return f"asks for {hardware.name}, and container {held.container.name} has no {hardware.resource}"
     return ""
 
