@@ -85,7 +85,9 @@ TEMPLATES: dict[str, tuple[bool, dict[str, Any]]] = {
         {"metadata": {"annotations": {"accel.io.example/type": "x"}}, "spec": ONCE},
     ),
     "key with an empty value": (True, {"metadata": {"annotations": {"accel.io/type": ""}}, "spec": ONCE}),
-    "label of that name": (False, {"metadata": {"labels": KEY}, "spec": ONCE}),
+    "label of that name": (True, {"metadata": {"labels": KEY}, "spec": ONCE}),
+    "a key with a dot for the slash": (True, {"metadata": {"annotations": {"accel.io.type": "x"}}, "spec": ONCE}),
+    "a key without the domain's end": (True, {"metadata": {"annotations": {"accel/type": "x"}}, "spec": ONCE}),
     "limit": (
         True,
         {
@@ -305,7 +307,7 @@ def test_pod_templates(api: ControlPlane, entry: str) -> None:
 
 @pytest.mark.parametrize("entry", KINDS)
 def test_keys_on_the_object_itself(api: ControlPlane, entry: str) -> None:
-    """A key on the workload's own metadata is enough; a label, or nothing, is not."""
+    """A key on the workload itself is enough. So is a label of that name, which does nothing: the webhook says so."""
     version, kind, _ = KINDS[entry]
     spec = spec_with(entry, -1, None)
     for metadata, sent in (
@@ -313,7 +315,7 @@ def test_keys_on_the_object_itself(api: ControlPlane, entry: str) -> None:
         ({"annotations": {"accel.io/inject": "false"}}, True),
         ({"annotations": {"a": "b"}}, False),
         ({"annotations": None}, False),
-        ({"labels": KEY}, False),
+        ({"labels": KEY}, True),
     ):
         answer = create(api, "asks", version, kind, {**named("a", **metadata), "spec": spec})
         assert called(answer) == (f"{entry}.workloads.accel.io" if sent else ""), metadata
@@ -387,7 +389,6 @@ IMMUTABLE = ("jobs", "jobsets", "vcjobs")
         ("jobs", {"suspend": True}, None),
         ("vcjobs", {"minAvailable": 2}, None),
         ("leaderworkersets", {"replicas": 2}, None),
-        ("deployments", {"replicas": 2}, None),
         ("cronjobs", {"suspend": True}, None),
         ("rayclusters", {"suspend": True}, None),
         ("pytorchjobs", {"runPolicy": {"suspend": True}}, None),

@@ -170,7 +170,7 @@ class Levels:
         if id(metadata) not in self._known:
             number += len(own(annotations_of(metadata)))
         file = annotations_of(metadata).get(LAST_APPLIED)
-        return number + (file.count(NAME) if file else 0)
+        return number + (file.count(f'"{NAME}') if file else 0)
 
     def take_unknown(self, level: Metadata) -> list[str]:
         """The keys with our prefix that nobody reads; only once."""

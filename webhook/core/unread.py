@@ -29,13 +29,15 @@ _OCCURRENCES: Final = 64
 
 
 def mentions(raw: bytes) -> int:
-    """How often our name, or its short form, is in the text of an object; JSON may spell any letter as an escape."""
-    return raw.count(b"accel.io") + raw.count(b'"accel/') + raw.count(b"\\u00")
+    """How often a text in the object begins with our name, or its short form: managers' notes begin with "f:"."""
+    return raw.count(b'"accel.io') + raw.count(b'"accel/')
 
 
 def is_ours(key: str) -> bool:
-    """Whether a key is one of ours, or was meant to be."""
-    return key.startswith((NAME, SHORT)) and key != WHOLE_NODE
+    """Whether a key is one of ours, or was meant to be: `accel.io.type`, `accel/type`, not `accel.io.example/type`."""
+    if not key.startswith((NAME, SHORT)) or key == WHOLE_NODE:
+        return False
+    return key.startswith((PREFIX, SHORT)) or "/" not in key
 
 
 def unread(value: Any, view: Any) -> list[Warn]:

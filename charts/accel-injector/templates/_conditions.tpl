@@ -13,7 +13,7 @@ accel/type. Those do nothing, which the webhook says.
 */}}
 {{- define "accel-injector.asks.annotations" -}}
 [{{ . }}.?metadata.?annotations.orValue({}), {{ . }}.?metadata.?labels.orValue({})].exists(m, type(m) == map &&
-m.exists(k, k.startsWith('accel.io') || k.startsWith('accel/')))
+m.exists(k, k.startsWith('accel.io/') || k.startsWith('accel/') || (k.startsWith('accel.io') && !k.contains('/'))))
 {{- end -}}
 
 {{/* A pod template, or a Pod, that has one, or an accel.io/ limit in one of its containers. */}}
