@@ -74,13 +74,14 @@ class Answer:
 def admit(body: bytes, site: Site) -> Answer:
     """The answer to one request. Never raises."""
     try:
-        request = (_created(body) if mentions_us(body) and len(body) <= limits.OBJECT else None) or review.decode(body)
+        mentioned = mentions_us(body)
+        request = (_created(body) if mentioned and len(body) <= limits.OBJECT else None) or review.decode(body)
     except TooDeep as deep:
         return _too_deep(body, deep)
     except BadReview as bad:
         return _bad(bad)
     try:
-        return _decide(request, site, body)
+        return _decide(request, site, body, mentioned)
     except TooDeep as deep:
         return _too_deep(body, deep)
     except RecursionError:
@@ -127,7 +128,8 @@ def _created(body: bytes) -> Request[Any] | None:
     return request if workload is not None and isinstance(request.object, workload.view) else None
 
 
-def _decide(request: Request[Any], site: Site, body: bytes) -> Answer:
+def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> Answer:
+    """`mentioned`: anywhere in the review, so perhaps in the object."""
     kind, obj = request.kind, request.object
     workload = WORKLOADS.get((kind.group, kind.kind))
     if workload is not None and isinstance(obj, workload.view):
@@ -140,7 +142,7 @@ def _decide(request: Request[Any], site: Site, body: bytes) -> Answer:
         return _allowed(request, "skipped", (unknown,), code="unknown-kind")
     if request.operation == "UPDATE" and not workload.reapply:
         return _allowed(request, "skipped", code="update")
-    if not site.detect and not _concerns_us(request, workload, raw):
+    if not site.detect and not (mentioned and _concerns_us(request, workload, raw)):
         return _allowed(request, "unchanged")
     try:
         obj = view(workload, raw)

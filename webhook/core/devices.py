@@ -189,8 +189,10 @@ def _check_node(
 ) -> None:
     """What all containers need at a time must be on one node."""
     most = accelerator.most
-    total = _at_once(found, placed, accelerator.resource) if most is not None else 0
-    if most is None or total <= most:
+    if most is None or (len(placed) == 1 and found[0].devices <= most):
+        return
+    total = _at_once(found, placed, accelerator.resource)
+    if total <= most:
         return
     where = "the Pod's containers together"
     if request.count and sum(h.devices for h in found) > most:

@@ -42,7 +42,7 @@ class Injection:
     warnings: tuple[Warn, ...] = ()
     types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
     skipped: str = ""  # reason code, where the object was left alone
-    words: int = 0  # how often our name stands in what was read
+    words: int = 0  # how often our name stands in what was read; not counted where a controller made the object
     leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; they go before the edits are made
     base: Any = None  # the object without the leftovers, where there are any: the edits are of it
 
@@ -77,7 +77,8 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     collected = _Collected(read.warnings())
     for target in (*targets, *read.placed):
         collected.add_template(target)
-        collected.warnings += _unused_multislice(kind, obj, target)
+        if target.resolution.request.multislice:
+            collected.warnings += _unused_multislice(kind, obj, target)
     collected.add_object(outside(kind, obj, (*targets, *read.placed), context))
     names = [target.resolution.accelerator.name for target in (*targets, *read.placed)]
     for template in read.unasked:
@@ -88,7 +89,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
         collected.sections(),
         tuple(collected.warnings),
         types=tuple(dict.fromkeys([name for name in names if name])),
-        words=read.levels.words(obj),
+        words=read.levels.words(obj) if controller_of(obj.metadata) is None else 0,
     )
 
 
@@ -302,9 +303,7 @@ def _why_skipped(kind: Kind[Any], obj: Any, code: str) -> Iterator[Warn]:
 def _unused_multislice(kind: Kind[Any], obj: Any, target: Target) -> list[Warn]:
     """A Pod that somebody controls has the word from its workload, which was told."""
     hardware = target.resolution.accelerator
-    if target.resolution.request.multislice is not True or (
-        not target.template.path and controller_of(obj.metadata) is not None
-    ):
+    if not target.template.path and controller_of(obj.metadata) is not None:
         return []
     if hardware.slice is None or not hardware.slice.multislice:
         return [Warn("multislice-unused", {"why": f"{hardware.name} has no multislice"})]

@@ -4,7 +4,6 @@ A device can be asked for in more than one way: whole, in parts, as a share, by 
 would be a second device, or one that no node has.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -67,18 +66,22 @@ def own_devices(template: PodTemplate, accelerator: Accelerator, site: Site, sto
     return _with_claims(template, site, names, holders)
 
 
-def _hardware(container: Container, resource: str, site: Site) -> Iterator[tuple[str, object, str]]:
+def _hardware(container: Container, resource: str, site: Site) -> list[tuple[str, object, str]]:
     """Each other resource of the catalogue's hardware that a container asks for, how much of it, and its family."""
+    found: list[tuple[str, object, str]] = []
     resources = container.resources
     if resources is None:
-        return
+        return found
     for amounts in (resources.limits, resources.requests):
-        for name, amount in (amounts or {}).items():
+        if amounts is None:
+            continue
+        for name in amounts:
             if name == resource or "/" not in name:
                 continue
-            family = site.catalogue.families.of_resource(name)
+            family, amount = site.catalogue.families.of_resource(name), amounts[name]
             if family and amount is not None and quantity.devices(amount) != 0:
-                yield name, amount, family
+                found.append((name, amount, family))
+    return found
 
 
 def _other_hardware(where: str, name: str, amount: object, accelerator: Accelerator) -> Denied:

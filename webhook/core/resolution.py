@@ -173,7 +173,7 @@ class Resolution:
         )
 
 
-def accelerator(request: TypeRequest, template: PodTemplate, site: Site) -> Accelerator:
+def accelerator(request: TypeRequest, template: PodTemplate, site: Site, formed: str) -> Accelerator:
     """The hardware that is asked for, in the form that the template's own words point to."""
     try:
         found = site.catalogue.resolve(request.type, request.topology)
@@ -185,7 +185,6 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site) -> Acce
         raise Denied(
             "two-types", where=request.where, value=request.type, other=f"accel.io/type is {quoted(request.also)}"
         )
-    formed = slice_topology(request, template, site)
     if formed and found.slice is not None:
         found = _formed(request, found, formed, site)
     if not found.per_host_choices or found.slice is None:
@@ -233,14 +232,15 @@ def resolve(
     """Everything about one template; raises `Denied`. `stored`: what the template has is kept, not judged."""
     if not template.path and limit_ranger.ANNOTATION in template.annotations:
         forget_filled_in(template, _concerns(request, site))
-    hardware = accelerator(request, template, site)
+    formed = slice_topology(request, template, site)
+    hardware = accelerator(request, template, site, formed)
     own = own_devices(template, hardware, site, stored)
     return Resolution(
         request,
         hardware,
         devices.device_containers(request, hardware, template, own, keep=stored),
         own,
-        slice_topology(request, template, site),
+        formed,
         namespace,
         site,
         _scheduling(request, hardware, template, namespace, site, stored),
