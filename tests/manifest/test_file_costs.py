@@ -97,7 +97,7 @@ MANIFESTS: dict[str, tuple[int, Make]] = {
     ),
     "an annotation of many names above many jobs": (
         128,  # what would be injected is more than may be, for both sizes
-        lambda n: jobs(n).replace("v4-16\n", "v4-16\n    accel.io/container: " + "main," * 50 * n + "main\n"),
+        lambda n: jobs(n).replace("v4-16\n", f"v4-16\n    accel.io/container: {'main,'.ljust(60) * 5 * n}main\n"),
     ),
     "containers": (80, made(POD, "  - name: c%d\n")),
     "annotations": (400, made(HEAD, "    k%d: v\n", LATER)),
