@@ -14,11 +14,12 @@ import json
 import resource
 import socket
 import ssl
-import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
+
+from tests.support.background import Background
 
 from .controlplane import ControlPlane, expect
 
@@ -167,7 +168,7 @@ ROWS: dict[str, Callable[[ControlPlane, str], list[Request]]] = {
 # Senders
 
 
-class Objects:
+class Objects(Background):
     """Sends a row's objects one after the other, from SENDERS connections, as a user who has rights in one namespace.
 
     They go through the row once at least, and then on until the `with` ends.
@@ -181,18 +182,7 @@ class Objects:
         self._headers = {"Authorization": f"Bearer {token(cluster, namespace)}", "Content-Type": "application/json"}
         self._requests = [(request, json.dumps(request.object)) for request in requests]
         self._turns = itertools.count()
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._work) for _ in range(SENDERS)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
+        super().__init__(*[self._work] * SENDERS)
 
     @property
     def answers(self) -> int:
@@ -207,7 +197,7 @@ class Objects:
     def _work(self) -> None:
         at = http.client.HTTPSConnection("127.0.0.1", self._cluster.port, timeout=TIMEOUT_SECONDS, context=self._tls)
         while self._requests and (turn := next(self._turns)) < MOST_SENT:
-            if turn >= len(self._requests) and self._over.is_set():
+            if turn >= len(self._requests) and self.over.is_set():
                 break
             request, body = self._requests[turn % len(self._requests)]
             try:
@@ -246,7 +236,7 @@ def token(cluster: ControlPlane, namespace: str) -> str:
     return cluster.token(namespace, "default")
 
 
-class Silence:
+class Silence(Background):
     """Keeps SILENT connections open at each port, and replaces the oldest by new ones, as long as a `with` lasts."""
 
     answers = 0  # nobody says anything
@@ -256,18 +246,15 @@ class Silence:
         self.failures: list[str] = []
         self._ports = ports
         self._held: deque[socket.socket] = deque()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._renew)
+        super().__init__(self._renew)
 
     def __enter__(self) -> Self:
         for port in self._ports * silent(len(self._ports)):
             self._open(port)
-        self._thread.start()
-        return self
+        return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+        super().__exit__()
         for connection in self._held:
             connection.close()
 
@@ -278,7 +265,7 @@ class Silence:
 
     def _renew(self) -> None:
         for port in itertools.islice(itertools.cycle(self._ports), MOST_RENEWED):
-            if self._over.wait(PAUSE_SECONDS):
+            if self.over.wait(PAUSE_SECONDS):
                 break
             self._held.popleft().close()
             try:

@@ -33,6 +33,14 @@ def namespace(cluster: ControlPlane) -> Iterator[str]:
     cluster.delete_namespace(name)
 
 
+@pytest.fixture
+def labelled(plane: ControlPlane) -> Iterator[str]:
+    """The same on a control plane that a module has for itself."""
+    name = plane.namespace(chart.INJECTED)
+    yield name
+    plane.delete_namespace(name)
+
+
 @pytest.fixture(scope="session")
 def nodes(cluster: ControlPlane) -> None:
     """The fake nodes of nodes.yaml."""

@@ -18,8 +18,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
+
+from tests.support.background import Background
 
 from .chart import KEY
 from .controlplane import ControlPlane
@@ -77,7 +78,7 @@ def injected(pod: Any) -> bool:
     return bool(limits == CHIPS)
 
 
-class Load:
+class Load(Background):
     """Pods, asked for as long as a `with` lasts. `good` says of one that came back whether it is as it should be."""
 
     def __init__(self, cluster: ControlPlane, namespace: str, good: Callable[[Any], bool] = injected) -> None:
@@ -96,20 +97,15 @@ class Load:
         self._turns = 0
         self._next = 0.0
         self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._work, name=f"load {n}") for n in range(CONNECTIONS)]
+        super().__init__(*[self._work] * CONNECTIONS)
 
     def __enter__(self) -> Self:
         self._before = calls(self._cluster)
         self._began = time.monotonic()
-        for thread in self._threads:
-            thread.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self.seconds = self.now
         self.calls = calls(self._cluster) - self._before
 
@@ -158,7 +154,7 @@ class Load:
             self._next = max(self._next + 1 / RATE, now)
             self._turns += 1
             wait, rest = self._next - now, self._turns <= MOST
-        return rest and not self._over.wait(wait)
+        return rest and not self.over.wait(wait)
 
     def _ask(self, connection: http.client.HTTPSConnection) -> tuple[int, Any]:
         connection.request("POST", self._path, json.dumps(POD), {"Content-Type": "application/json"})
@@ -168,7 +164,7 @@ class Load:
     def _wait_for_the_api_server(self) -> None:
         """As what balances load between API servers does: none is asked before it says that it is ready."""
         end = time.monotonic() + READY_SECONDS
-        while time.monotonic() < end and not self._over.wait(0.2):
+        while time.monotonic() < end and not self.over.wait(0.2):
             try:
                 if self._cluster.request("GET", "/readyz").ok:
                     return

@@ -7,6 +7,8 @@ https://cert-manager.io/docs/reference/api-docs/
 
 from typing import Any
 
+from .crd import crd
+
 TEXT = {"type": "string"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
 NUMBER = {"type": "integer"}
@@ -45,20 +47,4 @@ SPECS: dict[tuple[str, str], dict[str, Any]] = {
 
 def crds() -> list[dict[str, Any]]:
     """A CustomResourceDefinition for each."""
-    return [crd(*version.split("/"), kind, spec) for (version, kind), spec in SPECS.items()]
-
-
-def crd(group: str, version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    plural = f"{kind.lower()}s"
-    schema = {"openAPIV3Schema": of(spec=spec)}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
-        },
-    }
+    return [crd(version, kind, of(spec=spec)) for (version, kind), spec in SPECS.items()]

@@ -25,10 +25,10 @@ from .chart import INJECTED, RELAY, Release, install
 from .conftest import build
 from .controllers import JOBSET, LWS, rendered
 from .controlplane import PROGRAMS, ControlPlane, Launch, expect
+from .crd import ANYTHING, crd
 from .kubelet import RunningPod
 from .load import POD, Load, calls, injected
 from .process import Process, answers, free_port
-from .test_match_conditions import anything
 
 SECONDS, SOAK_SECONDS = 3, 60
 REPLICAS = 2
@@ -71,7 +71,7 @@ def plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
     with ControlPlane(tmp_path_factory.mktemp("attack")) as cluster:
         for project in (JOBSET, LWS):
             cluster.install_crds(*rendered(cluster, project.tool)[0])
-        cluster.install_crds(*(anything(version, kind) for version, kind in SCHEMALESS))
+        cluster.install_crds(*(crd(version, kind, ANYTHING) for version, kind in SCHEMALESS))
         yield cluster
 
 

@@ -29,6 +29,7 @@ from certs.keyring import Keyring
 from certs.rotation import Policy
 from certs.run import Loop
 from certs.store import Store
+from tests.support.background import Background
 from tests.support.chart import one, path_of, render
 from tests.support.checkout import ACCEL
 
@@ -193,32 +194,23 @@ def release(cluster: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[R
     made.remove()
 
 
-class Sampler:
+class Sampler(Background):
     """Looks without pause, from a thread, whether every replica's certificate is accepted."""
 
     def __init__(self, release: Release, replicas: int) -> None:
         self._look: Callable[[int], bool] = release.accepted
         self._release = release
         self._replicas = range(replicas)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work)
         self.samples = 0
         self.refused: list[str] = []
+        super().__init__(self._work)
 
     def _work(self) -> None:
-        while not self._ended.is_set():
+        while not self.over.is_set():
             for number in self._replicas:
                 self.samples += 1
                 if not self._look(number):
                     self.refused.append(f"replica {number} at {datetime.now(UTC):%H:%M:%S.%f}")
-
-    def __enter__(self) -> "Sampler":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
 
 
 def test_an_empty_secret_is_filled(release: Release) -> None:

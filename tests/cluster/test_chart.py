@@ -40,14 +40,6 @@ def shared(plane: ControlPlane) -> Iterator[Release]:
         yield release
 
 
-@pytest.fixture
-def labelled(plane: ControlPlane) -> Iterator[str]:
-    """A labelled namespace."""
-    name = plane.namespace(INJECTED)
-    yield name
-    plane.delete_namespace(name)
-
-
 # Rendering, judged by the API server
 
 

@@ -7,7 +7,6 @@ import json
 import re
 import ssl
 import subprocess
-import threading
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,12 +16,13 @@ from typing import Any
 import pytest
 
 from certs.authority import KeyPair, issue, new_ca, service_names
+from tests.support.background import Background
 from tests.support.chart import at, merged
 from tests.support.checkout import ACCEL, ROOT
 from tests.support.page import of_page
 
 from . import monitoring
-from .chart import INJECTED, Release, bundles, chips, create, install
+from .chart import Release, bundles, chips, create, install
 from .conftest import build
 from .controlplane import PROGRAMS, ControlPlane, expect
 from .kubelet import RunningPod
@@ -44,34 +44,17 @@ def plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
         yield cluster
 
 
-@pytest.fixture
-def labelled(plane: ControlPlane) -> Iterator[str]:
-    """A labelled namespace."""
-    name = plane.namespace(INJECTED)
-    yield name
-    plane.delete_namespace(name)
-
-
-class Traffic:
+class Traffic(Background):
     """Annotated pods, asked for one after the other (dry run) for the length of a `with`."""
 
     def __init__(self, cluster: ControlPlane, namespace: str) -> None:
         self.answers: list[Answer] = []
         self._cluster = cluster
         self._namespace = namespace
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._ask)
-
-    def __enter__(self) -> "Traffic":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
+        super().__init__(self._ask)
 
     def _ask(self) -> None:
-        while not self._over.is_set():
+        while not self.over.is_set():
             self.answers.append(create(self._cluster, self._namespace))
 
     def lost(self) -> list[Any]:

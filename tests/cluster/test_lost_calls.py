@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -19,10 +18,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.background import Background
 from tests.support.chart import at, merged
 from tests.support.checkout import ACCEL
 
-from .chart import INJECTED, RELAY, Release, bundles, create, install
+from .chart import RELAY, Release, bundles, create, install
 from .conftest import build
 from .controlplane import PROGRAMS, ControlPlane, Launch, expect
 from .kubelet import RunningPod
@@ -50,14 +50,6 @@ def release(plane: ControlPlane) -> Iterator[Release]:
     with install(plane, values=VALUES) as release:
         release.run_pods(2, ROLL_SECONDS)
         yield release
-
-
-@pytest.fixture
-def labelled(plane: ControlPlane) -> Iterator[str]:
-    """A labelled namespace."""
-    name = plane.namespace(INJECTED)
-    yield name
-    plane.delete_namespace(name)
 
 
 @contextmanager
@@ -193,26 +185,17 @@ def test_api_server_restarted(plane: ControlPlane, release: Release, labelled: s
     assert [process.alive for pod in release.pods for process in pod.processes.values()] == [True] * 4
 
 
-class Readiness:
+class Readiness(Background):
     """Looks all the time, from a thread, whether each replica says that it is ready."""
 
     def __init__(self, release: Release) -> None:
         self.looks = 0
         self.unready: list[str] = []
         self._urls = [pod.probe("readinessProbe") for pod in release.pods]
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def __enter__(self) -> "Readiness":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+        super().__init__(self._look)
 
     def _look(self) -> None:
-        while not self._over.wait(0.1):
+        while not self.over.wait(0.1):
             for url in self._urls:
                 self.looks += 1
                 try:

@@ -18,6 +18,7 @@ from tests.support.chart import CHART, PLATFORM
 from . import binaries
 from .conftest import build
 from .controlplane import PROGRAMS, ControlPlane, expect
+from .crd import ANYTHING, crd
 from .rest import Answer
 
 TEMPLATE = "the pod template"
@@ -179,11 +180,7 @@ def api(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -
     """A control plane with the chart's conditions and nobody behind them; its CRDs accept anything."""
     build(pytestconfig, *PROGRAMS, "helm")
     with ControlPlane(tmp_path_factory.mktemp("conditions")) as cluster:
-        directory = tmp_path_factory.mktemp("crds")
-        for entry, (version, kind, _) in KINDS.items():
-            if "." in version:
-                directory.joinpath(f"{entry}.yaml").write_text(json.dumps(anything(version, kind)))
-        cluster.install_crds(*directory.iterdir())
+        cluster.install_crds(*(crd(version, kind, ANYTHING) for version, kind, _ in KINDS.values() if "." in version))
         for name in ("asks", "detects"):
             labels = {"accel.io/injection": "enabled"}
             expect(cluster.request("POST", "/api/v1/namespaces", named(name, labels=labels)), name)
@@ -195,24 +192,6 @@ def api(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -
                 f"the conditions in {name}", lambda n=name, b=body: called(create(cluster, n, "v1", "Pod", b))
             )
         yield cluster
-
-
-def anything(version: str, kind: str) -> dict[str, Any]:
-    """A CRD without a schema."""
-    group, served = version.split("/")
-    plural = f"{kind.lower()}s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural},
-            "versions": [{"name": served, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
 
 
 def configuration(values: dict[str, Any]) -> dict[str, Any]:

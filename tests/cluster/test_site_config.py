@@ -1,10 +1,12 @@
 """The site config of a running service: changed, it is followed within seconds, and no call fails meanwhile."""
 
-import threading
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
+
+from tests.support.background import Background
 
 from .chart import INJECTED, Release, install
 from .conftest import build
@@ -40,25 +42,16 @@ def create(cluster: ControlPlane, namespace: str, annotations: Mapping[str, str]
     return cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", body, query)
 
 
-class Calls:
+class Calls(Background):
     """Somebody who asks for Pods all the time, in a thread; `failed` are the answers that were not 201."""
 
     def __init__(self, cluster: ControlPlane, namespace: str) -> None:
         self.count = 0
         self.failed: list[Any] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._ask, args=(cluster, namespace))
-
-    def __enter__(self) -> "Calls":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
+        super().__init__(partial(self._ask, cluster, namespace))
 
     def _ask(self, cluster: ControlPlane, namespace: str) -> None:
-        while not self._over.is_set():
+        while not self.over.is_set():
             answer = create(cluster, namespace, H100)
             self.count += 1
             if answer.status != 201:

@@ -6,45 +6,22 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
 
 from tests.support.checkout import ACCEL, ROOT
+from tests.support.command import POD, Done, accel, written
 from webhook import __version__, load
 from webhook.cli import DEFAULTS, app
 from webhook.manifest.inject import injected
 from webhook.server.settings import Settings
 
-POD = (ROOT / "examples" / "pod.yaml").read_text()
 BAD = POD.replace("tpu-v4-8", "tpu-v4-17")
 MULTI_HOST = POD.replace("tpu-v4-8", "tpu-v4-16")
 
 
 SITE = load.load()
-
-
-class Done(NamedTuple):
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
-def accel(*arguments: str, stdin: str = "", program: str = ACCEL, **environment: str) -> Done:
-    """One run of the real program, as in a pipe."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("ACCEL_", "FORCE_COLOR"))}
-    run = subprocess.run(
-        [program, *arguments],
-        input=stdin.encode(),
-        capture_output=True,
-        cwd=ROOT,
-        env={**clean, **environment},
-        timeout=120,
-    )
-    return Done(run.returncode, run.stdout.decode(), run.stderr.decode())
 
 
 def test_inject_from_stdin_and_again() -> None:
@@ -372,17 +349,8 @@ def test_colours_only_on_terminals_that_want_them(environment: dict[str, str], c
     command = [ACCEL, "inject", "-f", "examples/pod.yaml", "-o", "diff"]
     with subprocess.Popen(command, stdout=theirs, cwd=ROOT, env={**base, "TERM": "xterm", **environment}) as run:
         os.close(theirs)
-        text = b""
-        while chunk := _chunk(ours):
-            text += chunk
+        text = written(ours)
     os.close(ours)
 
     assert 0 == run.returncode
     assert coloured == (b"\x1b[32m+" in text)
-
-
-def _chunk(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # Linux reports the other side's end as an error
-        return b""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command.test_cli import POD, accel
+from tests.support.command import POD, accel
 from webhook.command import files
 from webhook.core.schema.text_limits import CONFIG, MANIFESTS
 from webhook.errors import BadConfig, Unreadable

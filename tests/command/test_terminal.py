@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.command.test_cli import POD, accel
 from tests.support.checkout import ACCEL, ROOT
+from tests.support.command import POD, accel, written
 from webhook.command import terminal
 from webhook.manifest.style import Layout
 
@@ -41,18 +41,9 @@ def on_a_terminal(*arguments: str, stdin: str = "") -> str:
         assert run.stdin is not None
         run.stdin.write(stdin.encode())
         run.stdin.close()
-        text = b""
-        while chunk := _chunk(ours):
-            text += chunk
+        text = written(ours)
     os.close(ours)
     return text.decode()
-
-
-def _chunk(device: int) -> bytes:
-    try:
-        return os.read(device, 65536)
-    except OSError:  # Linux reports the other side's end as an error
-        return b""
 
 
 @pytest.mark.parametrize("text", [ANNOTATED, NAMED, CONTAINER], ids=["annotations", "name", "container"])

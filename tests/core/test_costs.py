@@ -9,15 +9,15 @@ import gc
 import itertools
 import json
 import os
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
 from msgspec import inspect
 
 from tests.support.case import NAMESPACE, decided, plain, review
+from tests.support.cost import SHORTEST, calls, seconds
 from webhook import load
 from webhook.core import annotations, limits
 from webhook.core.admission import admit
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.skipif(
 
 TIMES = 8
 MOST = 2.0  # growth of a cost, as a multiple of the body's
-SHORTEST = 0.002  # seconds: what takes less is noise
 LARGEST = 2 * 1024 * 1024  # bytes of a body with one large part
 BEST_OF = 5
 
@@ -79,6 +78,7 @@ class Part(NamedTuple):
         return not isinstance(self.type, inspect.StrType)
 
 
+@cache
 def parts(view: type[Any]) -> list[Part]:
     """Every text, list and mapping of a view, at any depth."""
     return list(_parts(inspect.type_info(view), ()))
@@ -211,47 +211,33 @@ class Cost(NamedTuple):
     bytes: int
     seconds: float
     calls: int
-    outcome: str
 
 
-def cost(obj: Any, old: Any, times: int = 1) -> Cost:
-    """The least processor time of some tries, and the calls of Python functions of one."""
+def cost(obj: Any, old: Any, times: int = 1) -> tuple[Cost, str]:
+    """The least processor time of some tries, and the calls of Python functions of one; and what came of it."""
     body = review(obj, old, namespace=NAMESPACE)
-    seconds = []
-    for _ in range(times):
-        start = time.process_time()
+
+    def work() -> None:
+        nonlocal answer
         answer = admit(body, SITE)
-        seconds.append(time.process_time() - start)
-        assert answer.status in (200, 400), answer.detail
-        assert len(answer.body) <= limits.ANSWER
-    return Cost(len(body), min(seconds), _calls(body), answer.outcome)
 
-
-def _calls(body: bytes) -> int:
-    number = 0
-
-    def count(_frame: Any, event: str, _argument: Any) -> None:
-        nonlocal number
-        number += event == "call"
-
-    sys.setprofile(count)
-    try:
-        admit(body, SITE)
-    finally:
-        sys.setprofile(None)
-    return number
+    answer: Any = None
+    found = Cost(len(body), min(seconds(work) for _ in range(times)), calls(work))
+    assert answer.status in (200, 400), answer.detail
+    assert len(answer.body) <= limits.ANSWER
+    return found, answer.outcome
 
 
 def grown(small: tuple[Any, Any], large: tuple[Any, Any]) -> tuple[float, float, str]:
     """By how much time and calls grow, as multiples of the body's growth; measured again where it looks bad."""
     for times in (1, BEST_OF):
-        one, other = cost(*small, times), cost(*large, times)
+        (one, _), (other, outcome) = cost(*small, times), cost(*large, times)
         body = max(other.bytes / one.bytes, 1.0)
-        seconds = other.seconds / max(one.seconds, SHORTEST) / body
-        calls = other.calls / one.calls / body
-        if max(seconds, calls) <= MOST:
+        longer = other.seconds / max(one.seconds, SHORTEST) / body
+        more = other.calls / one.calls / body
+        if max(longer, more) <= MOST:
             break
-    return seconds, calls, other.outcome
+    return longer, more, outcome
 
 
 def updates(workload: Kind[Any]) -> tuple[bool, ...]:
@@ -267,9 +253,9 @@ def stored(obj: Any) -> Any:
 def tried(workload: Kind[Any], small: Any, large: Any, what: str) -> Iterator[str]:
     """What costs too much, on CREATE and on UPDATE."""
     for update in updates(workload):
-        seconds, calls, outcome = grown(*((obj, stored(obj) if update else None) for obj in (small, large)))
-        if max(seconds, calls) > MOST:
-            yield f"{what}{' (UPDATE)' * update}: {seconds:.1f} x time, {calls:.1f} x calls, {outcome}"
+        longer, more, outcome = grown(*((obj, stored(obj) if update else None) for obj in (small, large)))
+        if max(longer, more) > MOST:
+            yield f"{what}{' (UPDATE)' * update}: {longer:.1f} x time, {more:.1f} x calls, {outcome}"
 
 
 def named(workloads: Iterable[Kind[Any]]) -> list[Any]:

@@ -5,38 +5,24 @@ of Python functions tenfold. Linear is eightfold, quadratic sixty-four.
 """
 
 import json
-import sys
-import time
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any
+from functools import partial
 
 import pytest
 
 from tests.core.test_site import CUBES, TPU, error_of
-from tests.manifest.test_manifest import HEAD, POD
-from webhook import load
+from tests.support.cost import SHORTEST, calls, seconds
+from tests.support.manifest import HEAD, JOBSET, POD, SITE
 from webhook.command import explain, inject
 from webhook.errors import BadManifest
 
 TIMES, MOST_TIME, MOST_CALLS = 8, 16.0, 10.0
-SHORTEST = 0.002  # seconds: what takes less is noise
 FEWEST = 2_000  # calls: those that are made once for a file, whatever its size
 Make = Callable[[int], str]
 
-SITE = load.load()
 LATER = POD.removeprefix(HEAD)
 ENV = "              env: [{name: A, value: '%d'}]\n"
-JOBSET = """\
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata:
-  name: s
-  annotations:
-    accel.io/type: tpu-v4-16
-spec:
-  replicatedJobs:
-"""
+TPU_JOBSET = JOBSET.format(type="tpu-v4-16")
 
 
 def job(number: int, more: str = "", template: str = "") -> str:
@@ -47,7 +33,7 @@ def job(number: int, more: str = "", template: str = "") -> str:
 
 
 def jobs(count: int) -> str:
-    return JOBSET + "".join(map(job, range(count)))
+    return TPU_JOBSET + "".join(map(job, range(count)))
 
 
 def many(count: int, text: str) -> str:
@@ -92,11 +78,11 @@ MANIFESTS: dict[str, tuple[int, Make]] = {
     "items of a List": (6, made("apiVersion: v1\nkind: List\nitems:\n", item(POD))),
     "items that nobody knows": (100, made("apiVersion: v1\nkind: List\nitems:\n", "- {apiVersion: v1, kind: X}\n")),
     "replicated jobs": (4, jobs),
-    "replicated jobs of their own": (4, lambda n: JOBSET + "".join(job(i, ENV % i) for i in range(n))),
+    "replicated jobs of their own": (4, lambda n: TPU_JOBSET + "".join(job(i, ENV % i) for i in range(n))),
     "replicated jobs in JSON": (4, json_jobs),
     "replicated jobs as aliases": (
         10,
-        lambda n: JOBSET + job(0, template="&t") + "".join(job(i, template="*t") for i in range(1, n)),
+        lambda n: TPU_JOBSET + job(0, template="&t") + "".join(job(i, template="*t") for i in range(1, n)),
     ),
     "templates whose containers are aliases": (
         6,
@@ -111,7 +97,7 @@ MANIFESTS: dict[str, tuple[int, Make]] = {
     ),
     "an annotation of many names above many jobs": (
         128,  # what would be injected is more than may be, for both sizes
-        lambda n: jobs(n).replace("v4-16\n", "v4-16\n    accel.io/container: " + "main," * 50 * n + "main\n"),
+        lambda n: jobs(n).replace("v4-16\n", f"v4-16\n    accel.io/container: {'main,'.ljust(60) * 5 * n}main\n"),
     ),
     "containers": (80, made(POD, "  - name: c%d\n")),
     "annotations": (400, made(HEAD, "    k%d: v\n", LATER)),
@@ -225,40 +211,18 @@ def command(text: str) -> None:
     explain.run([("f", text)], SITE, "default", "text")
 
 
-def calls(work: Callable[[str], object], text: str) -> int:
-    """How many Python functions are called for it."""
-    number = 0
-
-    def count(_frame: FrameType, event: str, _arg: Any) -> None:
-        nonlocal number
-        number += event == "call"
-
-    sys.setprofile(count)
-    try:
-        work(text)
-    finally:
-        sys.setprofile(None)
-    return number
-
-
-def seconds(work: Callable[[str], object], text: str) -> float:
-    begin = time.process_time()
-    work(text)
-    return time.process_time() - begin
-
-
 def ratios(work: Callable[[str], object], short: str, long: str) -> Iterator[float]:
     """How much more the long text takes: each time by the best so far."""
     least = most = float("inf")
     for _ in range(5):
-        least, most = min(least, seconds(work, short)), min(most, seconds(work, long))
+        least, most = min(least, seconds(partial(work, short))), min(most, seconds(partial(work, long)))
         yield most / max(least, SHORTEST)
 
 
 def check(work: Callable[[str], object], size: int, make: Make) -> None:
     short, long = make(size), make(TIMES * size)
     work(make(1))  # what is made once for the process
-    few, much = calls(work, short), calls(work, long)
+    few, much = calls(partial(work, short)), calls(partial(work, long))
     assert much <= MOST_CALLS * max(few, FEWEST), f"calls: {few}, then {much}"
     found = []
     for ratio in ratios(work, short, long):

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.manifest.test_manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
 from tests.support import budget
 from tests.support.checkout import ROOT
+from tests.support.manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
 from webhook.core.schema import nodes, site, text_limits
 from webhook.errors import BadManifest
 from webhook.manifest.edit import rewrite

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 
 from tests.support.checkout import EXAMPLES
+from tests.support.manifest import HEAD, JOBSET, POD, POD_AFTER, SITE, after, only_added
 from tests.support.yaml_text import Writer, operations, value
 from webhook import load
 from webhook.core.messages import Denied
@@ -22,38 +23,6 @@ from webhook.errors import BadManifest
 from webhook.manifest import inject
 from webhook.manifest.edit import rewrite, spliced
 from webhook.manifest.inject import injected, results
-
-SITE = load.load()
-
-HEAD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    accel.io/type: nvidia-l4\n"
-POD = HEAD + "spec:\n  containers:\n  - name: a\n    image: x\n"
-ADDED = """\
-    resources:
-      limits:
-        nvidia.com/gpu: "1"
-      requests:
-        nvidia.com/gpu: "1"
-  nodeSelector:
-    cloud.google.com/gke-accelerator: nvidia-l4
-  tolerations:
-  - key: nvidia.com/gpu
-    operator: Exists
-"""
-INJECTED = "    accel.io/injected: nvidia-l4\n"
-POD_AFTER = POD.replace("nvidia-l4\n", "nvidia-l4\n" + INJECTED) + ADDED
-
-
-def after(text: str, site: Site = SITE) -> str:
-    """The text after injection, which a second injection leaves as it is."""
-    found, _ = injected(text, site)
-    assert (found, ()) == (injected(found, site)[0], ()) or injected(found, site)[0] == found
-    return found
-
-
-def only_added(before: str, now: str) -> bool:
-    """Whether every line of `before` is still there, in order."""
-    lines = iter(now.splitlines())
-    return all(any(line == other for other in lines) for line in before.splitlines())
 
 
 def test_adds_lines_and_changes_none() -> None:
@@ -189,15 +158,7 @@ def test_odd_quantities_reach_the_rules_as_numbers() -> None:
     assert "cpu: 1e3\n" in after(POD + "    resources:\n      limits:\n        cpu: 1e3\n")
 
 
-JOBSET = """\
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata:
-  name: s
-  annotations:
-    accel.io/type: {type}
-spec:
-  replicatedJobs:
+TWO = """\
   - name: one
     template: &worker
       spec:
@@ -213,7 +174,7 @@ spec:
 
 def test_an_alias_stays_where_both_get_the_same() -> None:
     """`*worker` is still right when `&worker` has the edits."""
-    now = after(JOBSET.format(type="tpu-v4-8", two="*worker"))
+    now = after((JOBSET + TWO).format(type="tpu-v4-8", two="*worker"))
     jobs = yaml.safe_load(now)["spec"]["replicatedJobs"]
 
     assert "template: *worker" in now

@@ -16,6 +16,7 @@ from tests.fuzz import reviews
 from tests.support import mutants
 from tests.support.case import site
 from tests.support.client import answer, connect, post, trust
+from tests.support.good_calls import GoodCalls
 from tests.support.process import CA, accel_serve, most_memory
 from webhook.core.admission import admit
 from webhook.server.replica import Addresses
@@ -26,54 +27,6 @@ SENDERS = 16  # at once, of each kind
 SHARE = 2000  # mutants that are sent over TLS, of those that are tried in this process
 SECONDS = 120  # that one sender goes on at most
 SEED = 20261130
-
-
-class GoodCalls:
-    """Reviews as an API server sends them, one after the other, each on a new connection or on a kept one."""
-
-    def __init__(self, at: Addresses) -> None:
-        self.answered = 0
-        self.failed: list[str] = []
-        self._at = at
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=work) for work in (self._fresh, self._kept)]
-
-    def __enter__(self) -> "GoodCalls":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _fresh(self) -> None:
-        context = trust(CA.certificate)
-        while not self._over.wait(0.02):
-            try:
-                with connect(self._at, context) as connection:
-                    self._call(connection)
-            except OSError as error:
-                self.failed.append(repr(error))
-
-    def _kept(self) -> None:
-        with connect(self._at, trust(CA.certificate)) as connection:
-            while not self._over.wait(0.01):
-                try:
-                    self._call(connection)
-                except OSError as error:
-                    self.failed.append(repr(error))
-                    return
-
-    def _call(self, connection: ssl.SSLSocket) -> None:
-        # No timeout: it says how long an API server waits, and this machine may be busy with other things.
-        connection.sendall(post(mutants.POD, path="/mutate"))
-        status, _, body = answer(connection)
-        if status != 200 or b'"patch"' not in body:
-            self.failed.append(f"{status} {body!r}")
-            return
-        self.answered += 1
 
 
 def pour(at: Addresses, context: ssl.SSLContext, first: bytes, rest: bytes) -> None:

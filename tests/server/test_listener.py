@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.test_abuse import GoodCalls
-from tests.server.test_server import LOCAL, rejected
-from tests.support.client import allow, call, connect, probe, trust
+from tests.support.client import LOCAL, allow, call, connect, probe, rejected, trust
+from tests.support.good_calls import GoodCalls
 from tests.support.process import CA, accel_serve, most_memory, process, until
 from tests.support.recorder import Recorder
 from webhook.server import replica

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.server.test_server import LOCAL, rejected
-from tests.support.client import call, post
+from tests.support.client import LOCAL, call, post, rejected
 from tests.support.recorder import Recorder
 from webhook.server.log import LONGEST_FIELD, configure, cut
 from webhook.server.metrics import Metrics

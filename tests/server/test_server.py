@@ -22,11 +22,23 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client.parser import text_string_to_metric_families
 
 from certs import authority, directory
 from tests.support.checkout import ROOT
-from tests.support.client import ANSWER, REVIEW, allow, answer, call, closed, connect, post, probe, trust
+from tests.support.client import (
+    ANSWER,
+    LOCAL,
+    REVIEW,
+    allow,
+    answer,
+    call,
+    closed,
+    connect,
+    post,
+    probe,
+    rejected,
+    trust,
+)
 from tests.support.identity import identity
 from tests.support.process import CA, issue, most_memory, process, until
 from tests.support.process import replica as started
@@ -40,7 +52,6 @@ from webhook.server.log import configure
 from webhook.server.replica import SPARE_HANDLES, Addresses, running
 from webhook.server.settings import Settings
 
-LOCAL = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, lame_duck=0, drain_timeout=5)
 SHORT = Limits(handshake=1, read=1, idle=2, shutdown_timeout=1, poll_interval=0.1)
 
 
@@ -56,14 +67,6 @@ def impatient() -> Iterator[Addresses]:
     """One replica with limits short enough to wait for."""
     with running(LOCAL, allow, Recorder(), SHORT) as at:
         yield at
-
-
-def rejected(at: Addresses) -> dict[str, float]:
-    """accel_webhook_rejected_total by reason."""
-    _, text = probe(at, "/metrics")
-    families = text_string_to_metric_families(text)
-    (family,) = [one for one in families if one.name == "accel_webhook_rejected"]
-    return {sample.labels["reason"]: sample.value for sample in family.samples}
 
 
 def test_a_connection_is_kept(replica: Addresses) -> None:

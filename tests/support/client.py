@@ -5,10 +5,14 @@ import json
 import socket
 import ssl
 import urllib.request
+from functools import cache
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.core.admission import Answer
 from webhook.core.site import Site
 from webhook.server.replica import Addresses
+from webhook.server.settings import Settings
 
 REVIEW = json.dumps(
     {
@@ -18,6 +22,9 @@ REVIEW = json.dumps(
     }
 ).encode()
 
+LOCAL = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, lame_duck=0, drain_timeout=5)
+"""A replica in the test's own process."""
+
 ANSWER = b'{"response":{"uid":"6f1c8a52-0000-4000-8000-000000000001","allowed":true}}'
 
 
@@ -26,6 +33,7 @@ def allow(_body: bytes, _site: Site) -> Answer:
     return Answer(200, ANSWER, "unchanged", kind="Pod", operation="CREATE")
 
 
+@cache
 def trust(ca: bytes, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
     """A context that trusts one CA."""
     context = ssl.create_default_context(cadata=ca.decode())
@@ -71,6 +79,14 @@ def probe(at: Addresses, path: str) -> tuple[int, str]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+def rejected(at: Addresses) -> dict[str, float]:
+    """accel_webhook_rejected_total by reason."""
+    _, text = probe(at, "/metrics")
+    families = text_string_to_metric_families(text)
+    (family,) = [one for one in families if one.name == "accel_webhook_rejected"]
+    return {sample.labels["reason"]: sample.value for sample in family.samples}
 
 
 def closed(connection: socket.socket) -> bytes:
