@@ -1,1 +1,1 @@
-"""What decides. Pure: no files, no clock, no network, no logging."""
+"""The decisions. Pure: no files, no clock, no network, no logging."""

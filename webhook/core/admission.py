@@ -1,7 +1,7 @@
-"""bytes in, bytes out: one AdmissionReview request becomes one answer. Pure.
+"""Bytes in, bytes out: one AdmissionReview request becomes one answer. Pure.
 
 Two families of errors: the object is wrong (`Denied`, a decision), or the request is (`BadReview`, an HTTP 400).
-Anything else is ours: HTTP 500, so that failurePolicy decides, and never a patch that was not meant.
+Anything else is a bug of ours: HTTP 500, so that failurePolicy decides, and never an unintended patch.
 """
 
 import traceback
@@ -26,19 +26,19 @@ from webhook.errors import BadReview, TooDeep
 @final
 @dataclass(init=False)
 class Answer:
-    """What goes back to the API server, and what the caller counts and logs of it."""
+    """What goes back to the API server, and what the caller counts and logs."""
 
     status: int  # HTTP: 200 for every decision; 400 not a review; 500 unexpected
     body: bytes  # JSON AdmissionReview on 200, else one line of text
     outcome: str  # "injected", "unchanged", "skipped", "denied", "bad-review", "error"
-    code: str  # why, a key of the messages' tables; never user text: safe as a metric label
-    kind: str  # one of the kinds that we know, else "other"
+    code: str  # the reason, a key of the message tables; never user text: safe as a metric label
+    kind: str  # a known kind, else "other"
     operation: str  # CREATE, UPDATE, other
     dry_run: bool
     uid: str
     namespace: str
     name: str  # or generateName with a "*"
-    type: str  # canonical type, where one was resolved
+    type: str  # canonical type, if one was resolved
     detail: str  # denial message, or a traceback when outcome is "error": for the log only
 
     def __init__(
@@ -93,7 +93,7 @@ def admit(body: bytes, site: Site) -> Answer:
 
 
 def _too_deep(body: bytes, deep: TooDeep) -> Answer:
-    """A decision all the same, where we can tell whose request it is."""
+    """A decision all the same, if the request can be identified."""
     request = review.decode_head(body)
     if request is None:
         return _bad(deep)
@@ -115,9 +115,9 @@ _READERS: Final = {
 
 
 def _created(body: bytes) -> Request[Any] | None:
-    """A new object of a kind that we know, read in one go; None for everything else.
+    """A new object of a known kind, decoded together with its review; None for everything else.
 
-    It only saves reading the object twice: what is None here, `decode` and `_decide` look at.
+    It only saves decoding the object twice: `decode` and `_decide` handle what is None here.
     """
     reader = _READERS.get(review.opened(body))
     request = review.read(body, reader) if reader is not None else None
@@ -152,7 +152,7 @@ def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> 
 
 
 def _unseen(request: Request[Any], denied: Denied) -> Answer:
-    """An object without a word of ours, which is looked at for its resources alone: nobody asked, so it passes."""
+    """An object without our annotations, sent only because of its resources: nothing was requested, so it passes."""
     skipped = Warn("not-detected", {"why": denied.message.splitlines()[0]})
     return _allowed(request, "unchanged", (skipped,), code=denied.code)
 
@@ -194,10 +194,10 @@ def _refused(request: Request[Any], workload: Kind[Any], denied: Denied) -> Answ
 
 
 def mentions_us(raw: bytes) -> bool:
-    """Whether the object can carry an `accel.io/` key at all: a cheap look that saves the decoding.
+    """Whether the object can have an `accel.io/` key at all: a cheap test that saves decoding it.
 
-    JSON may spell any letter as an escape, so text with escapes of ASCII letters is looked at in full; the slash,
-    which has an escape of its own, is not looked for.
+    JSON may escape any letter, so text with escaped ASCII letters is decoded; the slash, which has its own escape,
+    is not part of the test.
     """
     return b"accel" in raw or b"\\u00" in raw
 
@@ -206,7 +206,7 @@ _DECODERS: Final = {key: msgspec.json.Decoder(workload.view) for key, workload i
 
 
 def view(workload: Kind[Any], raw: bytes) -> Any:
-    """The typed view of an object; raises `Denied` where a field has another type than the kind's schema says."""
+    """The typed view of an object; raises `Denied` if a field has a different type than in the kind's schema."""
     if len(raw) > limits.OBJECT:
         raise limits.too_large("the object", f"{len(raw):,} bytes", f"{limits.OBJECT:,}")
     try:
@@ -228,7 +228,7 @@ def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site)
 
 
 PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3
-"""Bytes of a patch: it goes as base64, with warnings and the rest beside it."""
+"""Bytes of a patch: it is sent as base64, together with warnings and the rest."""
 
 _TYPES: Final = 4096
 """Characters of the types in an audit annotation."""
@@ -256,7 +256,7 @@ def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: I
 
 
 def _operations(obj: Any, injection: Injection) -> list[Operation]:
-    """JSON Patch is done in order, so leftovers go first and the edits see an object without them."""
+    """JSON Patch operations apply in order, so leftovers are removed first and the edits see an object without them."""
     if not injection.leftovers:
         return render(obj, injection.sections)
     leftovers = Section((), injection.leftovers)

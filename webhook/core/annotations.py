@@ -1,7 +1,7 @@
 """The user's whole interface: the `accel.io/` annotations and the placeholder limits. Pure.
 
-Each key is resolved by itself and the nearest level wins; a nearer type voids an outer count, topology and
-container. Values are checked here, as words; what they mean for hardware is the catalogue's affair.
+Each key is resolved separately and the innermost level wins; an inner type cancels an outer count, topology and
+container. Values are checked here as text; what they mean for hardware is up to the catalogue.
 """
 
 import difflib
@@ -46,12 +46,12 @@ KEYS: Final = (
 )
 _KNOWN: Final = frozenset(KEYS)
 VOIDED: Final = (COUNT, TOPOLOGY, CONTAINER)
-"""What an outer level says of another type than the one that a nearer level names."""
+"""Keys of an outer level that are cancelled by a type on an inner level."""
 COPIED: Final = (TYPE, COUNT, TOPOLOGY, CONTAINER, MODE, SCHEDULER, QUEUE, PLACEMENT, SHM, MULTISLICE)
-"""What a pod template takes over from outer levels, so that its Pods say the same when they arrive."""
+"""Keys that are copied from outer levels to a pod template, so that its Pods have them too."""
 
 _LONGEST: Final = {CONTAINER: limits.LIST, PLACEMENT: limits.LIST}
-"""Characters of a value, where it is more than one word."""
+"""Characters of a value that is a list."""
 
 NONE: Final = "none"
 _MODES: Final = ("plugin", "host")
@@ -61,10 +61,10 @@ _BOOLEANS: Final = ("true", "false")
 @final
 @dataclass(init=False)
 class TypeRequest:
-    """What the user asked of one pod template, checked as words."""
+    """What the user requested for one pod template, checked as text."""
 
     type: str  # as the user wrote it
-    where: str  # how to name the place of `type` in a message
+    where: str  # where `type` is, for messages
     count: int | None
     topology: str | None
     containers: tuple[str, ...]
@@ -76,7 +76,7 @@ class TypeRequest:
     multislice: bool | None
     outer: tuple[tuple[str, str], ...]  # keys that took effect from outside the template, to be copied to it
     placeholders: tuple[tuple[str, str], ...]  # (container, resource) to be replaced by the real one
-    amount: int | None  # the placeholder's quantity: devices, or 1 where the type fixes their number
+    amount: int | None  # the placeholder's quantity: devices, or 1 if the type fixes their number
     also: str | None  # a type annotation on the same template, which must mean the same as the placeholder
 
     def __init__(
@@ -118,12 +118,12 @@ class TypeRequest:
 @final
 @dataclass(init=False)
 class TemplateAnnotations:
-    """What the levels around one pod template, and its containers, say to us."""
+    """Our annotations on the levels around one pod template, and our limits in its containers."""
 
     levels: list[dict[str, str]]  # our keys, from the outermost metadata to the template's own
     placeholders: list[tuple[str, str, object]]  # (container, resource, quantity)
-    off: int | None  # the level whose `accel.io/inject: "false"` is the nearest word on the matter
-    typed: bool  # there is a type at some level, or a placeholder
+    off: int | None  # the level of the `accel.io/inject: "false"` that applies
+    typed: bool  # there is a type on some level, or a placeholder
 
     def __init__(self, levels: list[dict[str, str]], placeholders: list[tuple[str, str, object]]) -> None:
         self.levels = levels
@@ -134,7 +134,7 @@ class TemplateAnnotations:
 
 @final
 class Levels:
-    """What is ours of the levels that were looked through already, by their ids.
+    """Our annotations on the levels that have already been read, by id.
 
     The object's own metadata is a level of each of its templates.
     """
@@ -144,7 +144,7 @@ class Levels:
         self._unknown: dict[int, list[str]] = {}
 
     def known(self, level: Metadata) -> dict[str, str]:
-        """The keys that we read."""
+        """The known keys."""
         found = self._known.get(id(level))
         if found is None:
             ours = own(annotations_of(level))
@@ -173,14 +173,14 @@ class Levels:
         return number + (file.count(f'"{NAME}') if file else 0)
 
     def take_unknown(self, level: Metadata) -> list[str]:
-        """The keys with our prefix that nobody reads; only once."""
+        """The unknown keys with our prefix; only once."""
         return self._unknown.pop(id(level), []) if self._unknown else []
 
 
 def read_annotations(
     levels: Sequence[Metadata], containers: Sequence[tuple[str, int, Container]], known: Levels
 ) -> TemplateAnnotations:
-    """What is said to us around a template, whose own metadata is the last of `levels`; `known` grows."""
+    """Our annotations around a template, whose own metadata is the last of `levels`; `known` is extended."""
     return TemplateAnnotations([known.known(level) for level in levels], placeholders(containers))
 
 
@@ -192,12 +192,12 @@ def _off(levels: Sequence[Mapping[str, str]]) -> int | None:
 
 
 def own(annotations: Annotations) -> dict[str, str]:
-    """The annotations that are ours, without those that are null."""
+    """Our annotations, without those that are null."""
     return {k: v for k, v in annotations.items() if v is not None and k.startswith(PREFIX)}
 
 
 def unknown(level: Iterable[str]) -> list[str]:
-    """The keys with our prefix that nobody reads, sorted."""
+    """The unknown keys with our prefix, sorted."""
     return sorted([key for key in level if key not in _KNOWN])
 
 
@@ -235,7 +235,7 @@ def _hold(found: dict[tuple[str, str], object], name: str, amounts: Mapping[str,
 
 
 def type_request(said: TemplateAnnotations) -> TypeRequest | None:
-    """What is asked for; None where there is no type at all."""
+    """What is requested; None if there is no type at all."""
     if said.placeholders:
         return _by_resource(said.levels, said.placeholders)
     found = nearest_level(said.levels)
@@ -244,9 +244,9 @@ def type_request(said: TemplateAnnotations) -> TypeRequest | None:
 
 def _asked(found: Mapping[str, tuple[str, int]], template: int) -> TypeRequest:
     for key, (word, _) in found.items():
-        if key != INJECTED:  # nobody reads it
+        if key != INJECTED:  # nothing reads it
             limits.check(key, word, _LONGEST.get(key, limits.WORD))
-    if len(found) == 1:  # a type alone, as mostly
+    if len(found) == 1:  # only a type, the usual case
         word, level = found[TYPE]
         return TypeRequest(word.strip(), TYPE, outer=() if level == template else ((TYPE, word),))
     text = {key: value.strip() for key, (value, _) in found.items()}
@@ -267,7 +267,7 @@ def _asked(found: Mapping[str, tuple[str, int]], template: int) -> TypeRequest:
 
 
 def _by_resource(levels: Sequence[Mapping[str, str]], held: Sequence[tuple[str, str, object]]) -> TypeRequest:
-    """A placeholder is a type, with its container, on the template itself."""
+    """A placeholder means a type, with its container, on the template itself."""
     resources = sorted({resource for _, resource, _ in held})
     if len(resources) > 1:
         raise Denied("two-types", where="a limit", value=resources[0], other=f"another for {quoted(resources[1])}")
@@ -307,12 +307,12 @@ def _amount(container: str, resource: str, amount: object) -> int:
 
 
 def without_effect(levels: Sequence[Mapping[str, str]]) -> list[str]:
-    """The keys that say nothing, since no level has a type."""
+    """The keys without effect, since no level has a type."""
     return [key for key in KEYS[1:-2] if any(key in level for level in levels)]
 
 
 def strange(keys: Iterable[str]) -> list[Warn]:
-    """Warnings of keys that nobody reads, each with the one that was probably meant: of a few, and of how many more."""
+    """Warnings about unknown keys: a few, each with the key that was probably meant, and the number of the rest."""
     every = list(dict.fromkeys(keys))
     named = every if len(every) <= limits.WARNINGS else every[: limits.WARNINGS - 1]
     found = [Warn("unknown-key", {"key": key[:48], "nearest": nearest(key)}) for key in named]
@@ -354,7 +354,7 @@ def _count(value: str | None) -> int | None:
     if value is None:
         return None
     if not (value.isascii() and value.isdecimal() and len(value) < 10):
-        raise Denied("bad-value", where=COUNT, value=value, valid="an integer from 1, or 0 for the nodes alone")
+        raise Denied("bad-value", where=COUNT, value=value, valid="an integer from 1, or 0 for only the nodes")
     return int(value)
 
 

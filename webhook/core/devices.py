@@ -1,4 +1,4 @@
-"""Which containers hold the devices, and how many each. Pure."""
+"""Which containers get devices, and how many each. Pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container"""
 
 Amounts = dict[tuple[str, int], int]
-"""The devices that containers ask for already, by where they stand."""
+"""The devices that containers already request, by list and index."""
 
 
 @final
 @dataclass(init=False)
 class DeviceContainer:
-    """A container that gets devices, where it stands, and its number of them."""
+    """A container that gets devices, its position, and its number of devices."""
 
     list_name: str  # "containers" or "initContainers"
     index: int
@@ -38,7 +38,7 @@ class DeviceContainer:
 
 
 def asked_amounts(container: Container, resource: str) -> list[tuple[str, object]]:
-    """What the container already says of the resource: ("limits", "4"), ("requests", 4)."""
+    """The amounts of the resource that the container already has: ("limits", "4"), ("requests", 4)."""
     found: list[tuple[str, object]] = []
     resources = container.resources
     if resources is None:
@@ -52,9 +52,9 @@ def asked_amounts(container: Container, resource: str) -> list[tuple[str, object
 
 
 def asked(within: str, container: Container, resource: str) -> int | None:
-    """The devices that a container already asks for; None where it says nothing of them.
+    """The devices that a container already requests; None if it does not mention them.
 
-    Limits and requests of an extended resource must be equal, and whole:
+    Limits and requests of an extended resource must be equal, and integers:
     https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources
     """
     found: int | None = None
@@ -88,7 +88,7 @@ def _container_name(within: str, container: Container) -> str:
 
 
 def runs_beside(list_name: str, container: Container) -> bool:
-    """Whether a container runs as long as its Pod: an ordinary one, or a sidecar among the init containers.
+    """Whether a container runs as long as its Pod: a regular one, or a sidecar among the init containers.
 
     Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
     """
@@ -96,7 +96,7 @@ def runs_beside(list_name: str, container: Container) -> bool:
 
 
 def _amounts(placed: Sequence[Placed], resource: str) -> Amounts:
-    """What the containers ask for that run beside each other; other init containers count only where they are named."""
+    """What the containers that run concurrently request; other init containers count only if they are named."""
     found: Amounts = {}
     for within, index, container in placed:
         amount = asked(within, container, resource) if runs_beside(within, container) else None
@@ -106,7 +106,7 @@ def _amounts(placed: Sequence[Placed], resource: str) -> Amounts:
 
 
 def _unnamed(request: TypeRequest, template: PodTemplate, asking: Collection[tuple[str, int]]) -> list[Placed]:
-    """The containers that get devices where none is named: those that ask, else the default, else the first."""
+    """The containers that get devices if none is named: those that request them, else the default, else the first."""
     found = [p for p in template.containers if p[:2] in asking] if asking else []
     if found:
         return found
@@ -143,9 +143,9 @@ def device_containers(
     own: OwnDevices,
     keep: bool = False,
 ) -> tuple[DeviceContainer, ...]:
-    """Every container that holds devices after injection; raises `Denied` where the user's amounts do not fit.
+    """Every container that has devices after injection; raises `Denied` if the user's amounts do not fit.
 
-    `keep`: amounts that are there are an earlier injection's, and right as they are.
+    `keep`: existing amounts come from an earlier injection, and are correct.
     """
     resource, placed = accelerator.resource, template.containers
     if request.count == 0:
@@ -172,7 +172,7 @@ def device_containers(
 
 
 def _none(request: TypeRequest, accelerator: Accelerator, placed: Sequence[Placed]) -> tuple[DeviceContainer, ...]:
-    """A count of 0: the nodes without the devices. It cannot be said of a Pod that asks for them."""
+    """A count of 0: the nodes without the devices. Not valid for a Pod that requests them."""
     if request.mode == "host":
         raise Denied("count-conflict", value=0, type="accel.io/mode: host", valid="1 or more, or leave it out")
     if request.placeholders:
@@ -187,7 +187,7 @@ def _none(request: TypeRequest, accelerator: Accelerator, placed: Sequence[Place
 def _check_node(
     request: TypeRequest, accelerator: Accelerator, found: Sequence[DeviceContainer], placed: Sequence[Placed]
 ) -> None:
-    """What all containers need at a time must be on one node."""
+    """What all containers need at the same time must fit on one node."""
     most = accelerator.most
     if most is None or (len(placed) == 1 and found[0].devices <= most):
         return
@@ -211,7 +211,7 @@ def _check_node(
 def _tpu(
     request: TypeRequest, accelerator: Accelerator, picked: list[Placed], placed: Sequence[Placed], existing: Amounts
 ) -> tuple[DeviceContainer, ...]:
-    """One host's chips, in one container, or divided where the hardware can."""
+    """One host's chips, in one container, or divided if the hardware supports it."""
     chips = accelerator.count or 0
     if existing:
         places = {p[:2] for p in picked}
@@ -223,7 +223,7 @@ def _tpu(
     if len(existing) == len(picked) and sum(existing.values()) == chips:
         if request.count is not None and any(n != request.count for n in existing.values()):
             raise Denied(
-                "count-conflict", value=request.count, type=accelerator.name, valid="what the containers ask for"
+                "count-conflict", value=request.count, type=accelerator.name, valid="what the containers request"
             )
         return tuple([DeviceContainer(w, i, c, existing[w, i]) for w, i, c in picked])
     if chips % len(picked):
@@ -239,7 +239,7 @@ def _tpu(
 
 
 def _whole_share(request: TypeRequest, accelerator: Accelerator) -> None:
-    """A placeholder of a type that fixes its count means one node's share: 1."""
+    """The placeholder of a type with a fixed count means one node's share: 1."""
     if request.amount not in (None, 1):
         valid = f"1 (one host's share: {accelerator.count} x {accelerator.resource})"
         raise Denied("placeholder-quantity", where=request.where, value=request.amount, valid=valid)
@@ -256,8 +256,8 @@ def _gpu(request: TypeRequest, accelerator: Accelerator, picked: list[Placed]) -
 
 
 def _at_once(found: Sequence[DeviceContainer], placed: Sequence[Placed], resource: str) -> int:
-    """The devices that the Pod needs at a time. Init containers run one after the other, beside the sidecars that
-    were started before them, and give their devices back.
+    """The devices that the Pod needs at the same time. Init containers run one after the other, alongside the sidecars
+    that were started before them, and then release their devices.
 
     Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
     """
@@ -275,18 +275,18 @@ def _at_once(found: Sequence[DeviceContainer], placed: Sequence[Placed], resourc
 
 
 def _plain_amount(container: Container, resource: str) -> int:
-    """What a container that we do not touch asks for; an odd amount is the API server's to judge."""
+    """What a container that we do not change requests; the API server judges an invalid amount."""
     amounts = [quantity.devices(amount) or 0 for _, amount in asked_amounts(container, resource)]
     return max(0, *amounts) if amounts else 0
 
 
 def _start(placed: Placed) -> bool:
-    """Init containers first, each kind in its own order."""
+    """Sort key: init containers first, each list in its own order."""
     return placed[0] == "containers"
 
 
 def _agreed(request: TypeRequest) -> int:
-    """The count of the annotation and of the placeholder, which must be one number; 0 where neither says it."""
+    """The count of the annotation and of the placeholder, which must agree; 0 if neither is set."""
     if request.count and request.amount and request.count != request.amount:
         valid = f"{request.amount}, as the limit says, or leave it out"
         raise Denied("count-conflict", value=request.count, type=request.where, valid=valid)
@@ -310,6 +310,6 @@ def _holder(template: Placed, want: int, accelerator: Accelerator) -> DeviceCont
 
 
 def two_hosts(request: TypeRequest, resource: str, placed: Sequence[Placed]) -> int | None:
-    """Chips per host that the template's own words point to, where a shape exists in two forms."""
+    """Chips per host that the template's own values indicate, for a shape that exists in two forms."""
     amounts = [n for w, _, c in placed if runs_beside(w, c) and (n := asked(w, c, resource))]
     return sum(amounts) if amounts else request.count

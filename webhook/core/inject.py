@@ -1,10 +1,10 @@
 """inject: one object's view in, edits and warnings out. Pure; knows neither HTTP nor admission.
 
-The webhook and `accel inject` share it, so that both say the same of the same object. It goes over an object once:
+The webhook and `accel inject` share it, so that both give the same result for the same object. One pass over it:
 
-1. each pod template: what is said around it, and which hardware that means;
-2. what the kind decides over all of them: slices, coordinators;
-3. each template again, by the rules, which give edits and warnings;
+1. each pod template: the annotations around it, and which hardware they mean;
+2. what the kind decides for all of them: slices, coordinators;
+3. each template again: the rules give edits and warnings;
 4. the object's own fields.
 """
 
@@ -36,15 +36,15 @@ LEFT_ALONE: Final = {
 @final
 @dataclass(frozen=True)
 class Injection:
-    """What injection makes of one object."""
+    """The result of injection for one object."""
 
     sections: tuple[Section, ...] = ()
     warnings: tuple[Warn, ...] = ()
     types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
-    skipped: str = ""  # reason code, where the object was left alone
-    words: int = 0  # how often our name stands in what was read; not counted where a controller made the object
-    leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; they go before the edits are made
-    base: Any = None  # the object without the leftovers, where there are any: the edits are of it
+    skipped: str = ""  # reason code, if the object was left alone
+    words: int = 0  # how often our name stands in what was read; not counted if a controller made the object
+    leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; removed before the edits are made
+    base: Any = None  # the object without the leftovers, if there are any: the edits apply to it
 
     @property
     def edits(self) -> list[Edit]:
@@ -53,7 +53,7 @@ class Injection:
 
 
 def refused(denied: Denied) -> Injection:
-    """An object that passes although it would be denied, since it is there anyway: left as it is, with a warning."""
+    """An object that passes although it would be denied, since it already exists: unchanged, with a warning."""
     return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
 
 
@@ -94,27 +94,27 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
 
 
 def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
-    """The pod templates that asked, and what each gets; raises `Denied`."""
+    """The pod templates that ask for an accelerator, and what each gets; raises `Denied`."""
     read = _read(kind, obj, context)
     return [*kind.resolve_group(obj, read.targets, context), *read.placed]
 
 
 class _Read:
-    """What is said around an object's pod templates."""
+    """The annotations around an object's pod templates."""
 
     def __init__(self, kind: Kind[Any], obj: Any) -> None:
         self.targets: list[Target] = []
-        self.placed: list[Target] = []  # on the nodes without devices: to their kind they are no part of a slice
-        self.unasked: list[PodTemplate] = []  # may get something for their resources alone
+        self.placed: list[Target] = []  # on the nodes without devices: not part of a slice
+        self.unasked: list[PodTemplate] = []  # may get something because of their resources alone
         self._unknown: list[str] = []
         self._vain: dict[str, Warn] = {}
         self.levels = annotations.Levels()
         self._copied = 0
-        if not kind.patched:  # its own metadata is no level of a template
+        if not kind.patched:  # its own metadata is not a level of a template
             self._unknown += annotations.unknown(annotations.own(annotations_of(obj.metadata)))
 
     def add(self, template: PodTemplate, said: TemplateAnnotations) -> None:
-        """What is worth saying of the annotations themselves, whatever they lead to; each thing once."""
+        """Collects warnings about the annotations themselves, whatever they lead to; each once."""
         if said.off is not None:
             if said.off < len(said.levels) - 1:
                 self._vain.setdefault(INJECT, Warn("inject-false-not-pods"))
@@ -126,7 +126,7 @@ class _Read:
                 self._vain.setdefault(key, Warn("no-type", {"key": key}))
 
     def add_target(self, target: Target) -> None:
-        """A template that asked. It gets a copy of the object's words, and a long list is read again for each."""
+        """A template that asks. It gets a copy of the object's annotations, and a long list is parsed for each."""
         (self.placed if target.resolution.placed_only else self.targets).append(target)
         self._copied += sum([len(word) for _, word in target.resolution.request.outer])
         if self._copied > limits.ANSWER:
@@ -145,12 +145,12 @@ class _Read:
                 self._vain.setdefault(key, Warn("unread-key", facts))
 
     def add_shadowed(self, warning: Warn | None) -> None:
-        """Each object says it once: of the first template."""
+        """Once per object: for the first template."""
         if warning is not None:
             self._vain.setdefault(TYPE, warning)
 
     def warnings(self) -> list[Warn]:
-        """Of keys that nobody reads, then of those that say nothing here."""
+        """About unknown keys, then about those without effect here."""
         if not self._unknown and not self._vain:
             return []
         heard = {key for target in self.targets for key, _ in target.resolution.request.outer}
@@ -176,7 +176,7 @@ def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:
 
 
 def _target(template: PodTemplate, said: TemplateAnnotations, context: Context) -> Target | None:
-    """What a template asked for and gets; None where it asked for nothing, or wants to be left alone."""
+    """What a template asks for and gets; None if it asks for nothing, or is to be left alone."""
     if said.off is not None or not said.typed:
         return None
     try:
@@ -189,9 +189,9 @@ def _target(template: PodTemplate, said: TemplateAnnotations, context: Context) 
 
 
 def _shadowed(obj: Any, target: Target, said: TemplateAnnotations, context: Context) -> Warn | None:
-    """The type of an earlier injection stands on the template, and the user has changed the one further out since.
+    """The template has the type of an earlier injection, and the user has changed the outer one since.
 
-    The nearest wins all the same: it may be an override, which it is for certain where the user's file has it.
+    The inner one still wins: it may be an override, and certainly is if the user's file has it.
     """
     near, *outer = reversed(said.levels)
     if near.get(INJECTED) != target.resolution.accelerator.name or TYPE not in near:
@@ -223,7 +223,7 @@ def _in_file(obj: Any, path: Path) -> bool:
 
 
 def _check_reach(obj: Any, template: PodTemplate, said: TemplateAnnotations) -> None:
-    """A key on an object whose metadata its Pods never see would do nothing, silently."""
+    """A key on an object whose metadata is not copied to its Pods would silently have no effect."""
     own = annotations.own(annotations_of(obj.metadata))
     if annotations.switched_off(own):
         return
@@ -235,19 +235,19 @@ def _check_reach(obj: Any, template: PodTemplate, said: TemplateAnnotations) -> 
 
 
 class _Collected:
-    """An object's edits by the part of it that they are of, and its warnings.
+    """An object's edits, by the part of it that they apply to, and its warnings.
 
-    What cannot fit into an answer is not collected: a few words can ask for it in thousands of templates.
+    What cannot fit into a response is not collected: a short annotation can apply to thousands of templates.
     """
 
     def __init__(self, warnings: list[Warn]) -> None:
         self.warnings = warnings
         self._sections: dict[Path, list[Edit]] = {}
         self._depths: set[int] = set()  # lengths of the templates' paths
-        self._left = limits.EDITS  # that may still come
+        self._left = limits.EDITS  # that may still be added
 
     def add_template(self, target: Target) -> None:
-        """What the rules make of a template, with paths that begin there."""
+        """The rules' edits of a template, with paths relative to it."""
         template, resolution = target.template, target.resolution
         edits: list[Edit] = []
         try:
@@ -266,7 +266,7 @@ class _Collected:
         self._depths.add(len(template.path))
 
     def add_object(self, found: Iterable[Edit | Warn], path: Path = ()) -> None:
-        """Edits of anything in the object, at `path`: they go to the template that they reach into, if any."""
+        """Edits of anything in the object, at `path`: they are assigned to the template that they are in, if any."""
         for one in found:
             if isinstance(one, Warn):
                 self.warnings.append(one)
@@ -285,7 +285,7 @@ class _Collected:
         self._sections.setdefault((), []).append(edit)
 
     def sections(self) -> tuple[Section, ...]:
-        """The parts that have any edits."""
+        """The parts that have edits."""
         return tuple([Section(path, edits) for path, edits in self._sections.items() if edits])
 
 
@@ -294,17 +294,17 @@ def _too_many() -> Denied:
 
 
 def _why_skipped(kind: Kind[Any], obj: Any, code: str) -> Iterator[Warn]:
-    """What the user should hear of an object that asked and is left alone."""
+    """The warning about an object that asks and is left alone."""
     levels = [level for template in kind.templates(obj) for level in template.levels]
     if code in LEFT_ALONE and any(annotations_of(level).get(TYPE) is not None for level in levels):
         yield Warn("skipped", {"why": LEFT_ALONE[code]})
 
 
 def _unused_multislice(kind: Kind[Any], obj: Any, target: Target) -> list[Warn]:
-    """A Pod that somebody controls has the word from its workload, which was told."""
+    """A controlled Pod has the annotation from its workload, which got the warning."""
     hardware = target.resolution.accelerator
     if not target.template.path and controller_of(obj.metadata) is not None:
         return []
     if hardware.slice is None or not hardware.slice.multislice:
-        return [Warn("multislice-unused", {"why": f"{hardware.name} has no multislice"})]
-    return [] if kind.counts_slices else [Warn("multislice-unused", {"why": f"a {kind.kind} counts no slices"})]
+        return [Warn("multislice-unused", {"why": f"{hardware.name} does not support multislice"})]
+    return [] if kind.counts_slices else [Warn("multislice-unused", {"why": f"a {kind.kind} does not count slices"})]

@@ -1,4 +1,4 @@
-"""The file that kubectl's client-side apply sent last, which it keeps in an annotation of the object. Pure."""
+"""The manifest that kubectl's client-side apply sent last, which it keeps in an annotation. Pure."""
 
 from typing import Any, Final
 
@@ -11,9 +11,9 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def last_applied(text: object) -> Any:
-    """The file as plain JSON values; None where it is not known."""
+    """The manifest as plain JSON values; None if unknown."""
     try:
-        # A longer one is no annotation that an API server stores.
+        # An API server does not store longer annotations.
         return msgspec.json.decode(text) if isinstance(text, str) and len(text) <= limits.LIST else None
     except (msgspec.DecodeError, RecursionError):
         return None

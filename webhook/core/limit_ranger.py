@@ -1,7 +1,7 @@
-"""What LimitRanger filled in: amounts that nobody asked for. Pure.
+"""Amounts that LimitRanger filled in, and nobody requested. Pure.
 
-It runs before webhooks, and where a LimitRange has a `max` or a `default` for devices, every container of a Pod gets
-so many. It notes in an annotation what it did: "LimitRanger plugin set: cpu, memory request for container a; ...".
+It runs before webhooks, and if a LimitRange has a `max` or a `default` for devices, every container of a Pod gets
+that many. It records what it did in an annotation: "LimitRanger plugin set: cpu, memory request for container a; ...".
 Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/plugin/pkg/admission/limitranger/admission.go
 """
 
@@ -20,7 +20,7 @@ _PARTS: Final = {"request": "requests", "limit": "limits"}
 
 
 def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) -> None:
-    """The template's containers without the amounts that LimitRanger filled in, of the resources that concern us."""
+    """The template's containers without the amounts that LimitRanger filled in, for resources that concern us."""
     noted = _noted(template.annotations)
     found: list[FilledIn] = []
     for position, (list_name, index, container) in enumerate(template.containers):

@@ -1,8 +1,8 @@
-"""How much of anything one object may bring, and the denial of what is more. Pure.
+"""Limits of everything in one object, and the denial of what exceeds them. Pure.
 
-A mutating webhook sees objects before the API server validates them, so every string and every count in one is a
-stranger's. Where an API bounds a field, its bound stands here: what it would accept is never refused. The views name
-the bound of each of their fields, and decoding enforces it; annotations and amounts are checked where they are read.
+A mutating webhook sees objects before the API server validates them, so every string and every count in them is
+untrusted. If an API limits a field, its limit is used here: what it would accept is never refused. The views declare
+the limit of each of their fields, and decoding enforces it; annotations and amounts are checked where they are read.
 """
 
 import re
@@ -14,13 +14,13 @@ import msgspec
 from webhook.core.messages import Denied
 
 NAME: Final = 253
-"""Characters of a name: an object's, and whatever becomes a part of a host name.
+"""Characters of a name: of an object, and of whatever becomes part of a host name.
 
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
 """
 
 LABEL_VALUE: Final = 63
-"""Characters of a label's value, which node selectors and tolerations have too.
+"""Characters of a label value, also in node selectors and tolerations.
 
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 """
@@ -29,41 +29,41 @@ KEY: Final = 253 + 1 + 63
 """Characters of a key of labels, annotations, taints and resources: prefix, slash and name (the same page)."""
 
 QUANTITY: Final = 64
-"""Characters of an amount of devices, or of a size. Nothing that exists needs twenty."""
+"""Characters of an amount of devices, or of a size. Real ones need fewer than twenty."""
 
 WORD: Final = NAME
-"""Characters of an annotation of ours that is one word: a type, a topology, a scheduler."""
+"""Characters of one of our annotations with a single value: a type, a topology, a scheduler."""
 
 LIST: Final = 256 * 1024
-"""Characters of an annotation of ours that lists names: all annotations of an object together have no more.
+"""Characters of one of our annotations with a list: the limit of all annotations of an object together.
 
 Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go
 (TotalAnnotationSizeLimitB)
 """
 
 NUMBER: Final = 2**31 - 1
-"""The APIs' own counts are int32."""
+"""Counts in the APIs are int32."""
 
 AMOUNT: Final = 2**63 - 1
-"""An amount that is written without quotes."""
+"""An amount written without quotes."""
 
 OBJECT: Final = 3 * 1024 * 1024
-"""Bytes of an object: an API server takes no larger one.
+"""Bytes of an object: an API server accepts no larger one.
 
 Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/config.go (MaxRequestBodyBytes)
 """
 
 CONTAINERS: Final = OBJECT // len('{"name":"a"}')
-"""Containers of one list: an object holds no more that have a name, and they must have one."""
+"""Containers of one list: no more fit into an object, since each must have a name."""
 
 ANSWER: Final = OBJECT
-"""Bytes of an answer: what is injected becomes a part of an object."""
+"""Bytes of a response: what is injected becomes part of an object."""
 
 EDITS: Final = 64 * 1024
-"""Edits of one object. More do not fit into an answer, and are not even collected."""
+"""Edits of one object. More do not fit into a response, and are not even collected."""
 
 WARNINGS: Final = 5
-"""Warnings of one answer. More would be cut by the API server: it keeps 4096 characters of all warnings.
+"""Warnings of one response. The API server would truncate more: it keeps 4096 characters of all warnings.
 
 Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/filters/warning.go
 """
@@ -80,12 +80,12 @@ def check(where: str, text: str, limit: int) -> None:
 
 
 def too_large(where: str, size: str, limit: str) -> Denied:
-    """The one denial of everything that is more than it may be."""
+    """The denial of anything that exceeds its limit."""
     return Denied("too-large", where=where, size=size, limit=limit)
 
 
 def unreadable(raw: bytes, problem: str) -> Denied:
-    """The denial of an object that its view cannot be decoded from; `problem` is what msgspec says of it."""
+    """The denial of an object that cannot be decoded as its view; `problem` is msgspec's message."""
     sentence, _, place = problem.partition(" - at `")
     at, length = _AT.search(problem), _LENGTH.match(problem)
     if at is None or length is None:
@@ -96,12 +96,12 @@ def unreadable(raw: bytes, problem: str) -> Denied:
         sizes = _sizes(msgspec.json.decode(raw), _steps(at["path"]), at["key"] is not None)
         size = f"{max(sizes, default=0):,} {unit}"
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        size = f"more than {limit:,} {unit}"  # something else in it cannot be read at all
+        size = f"more than {limit:,} {unit}"  # something else in it is not decodable
     return too_large(where, size, f"{limit:,}")
 
 
 def _steps(path: str) -> list[str | int | None]:
-    """The steps of a path as msgspec writes it; None is any key. A label's key is one step, whatever dots it has."""
+    """The steps of a path in msgspec's notation; None is any key. A label key is one step, even with dots."""
     head, labels, key = path.partition(".labels.")
     found = [
         step["field"] if step["field"] is not None else int(step["index"]) if step["index"] else None
@@ -111,7 +111,7 @@ def _steps(path: str) -> list[str | int | None]:
 
 
 def _sizes(node: Any, steps: Sequence[str | int | None], of_keys: bool) -> Iterator[int]:
-    """The lengths of the texts, the keys or the lists that stand where `steps` lead."""
+    """The lengths of the strings, keys or lists at the end of `steps`."""
     nodes = [node]
     for step in steps:
         if isinstance(step, str):

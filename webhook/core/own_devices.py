@@ -1,7 +1,7 @@
-"""What a template asks for by itself that may be the devices already: other resources, annotations, claims. Pure.
+"""What a template requests itself that may already be the devices: other resources, annotations, claims. Pure.
 
-A device can be asked for in more than one way: whole, in parts, as a share, by a claim. Beside one of them our resource
-would be a second device, or one that no node has.
+A device can be requested in several ways: whole, partitioned, shared, by a claim. In addition to one of these our
+resource would be a second device, or one that no node has.
 """
 
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from webhook.core.site import Site, matches
 from webhook.core.template import PodTemplate
 
 _NAMED: Final = 4
-"""Names of resources, annotations and claims that a warning repeats."""
+"""Names of resources, annotations and claims that a warning shows."""
 
 
 @final
 @dataclass(init=False)
 class OwnDevices:
-    """What the template has by the user's own hand."""
+    """The devices that the user requested directly."""
 
-    names: tuple[str, ...]  # these are the devices, and no resource is written beside them
-    unknown: tuple[str, ...]  # claims that may be the devices, or something else: a network, a channel
+    names: tuple[str, ...]  # these are the devices, and no resource is added to them
+    unknown: tuple[str, ...]  # claims that may be devices, or something else: a network, a channel
     containers: frozenset[tuple[str, int]]  # that hold the devices
 
     def __init__(
@@ -42,9 +42,9 @@ NOTHING: Final = OwnDevices()
 
 
 def own_devices(template: PodTemplate, accelerator: Accelerator, site: Site, stored: bool = False) -> OwnDevices:
-    """Raises `Denied` for hardware of another family, which no node has beside the accelerator.
+    """Raises `Denied` for hardware of another family, which no node has together with the accelerator.
 
-    `stored`: the object exists already, and is not judged.
+    `stored`: the object already exists, and is not judged.
     """
     names: dict[str, None] = {}
     holders: set[tuple[str, int]] = set()
@@ -67,7 +67,7 @@ def own_devices(template: PodTemplate, accelerator: Accelerator, site: Site, sto
 
 
 def _hardware(container: Container, resource: str, site: Site) -> list[tuple[str, object, str]]:
-    """Each other resource of the catalogue's hardware that a container asks for, how much of it, and its family."""
+    """Each other resource of the catalogue's hardware that a container requests, its amount, and its family."""
     found: list[tuple[str, object, str]] = []
     resources = container.resources
     if resources is None:
@@ -99,7 +99,7 @@ def _other_hardware(where: str, name: str, amount: object, accelerator: Accelera
 def _with_claims(
     template: PodTemplate, site: Site, names: dict[str, None], holders: set[tuple[str, int]]
 ) -> OwnDevices:
-    """A claim is opaque: what it asks for stands in an object that we do not see, so the site's config names those
+    """A claim is opaque: what it requests is in an object that we do not see, so the site config names those
     that are devices."""
     patterns, unknown = site.config.claims.devices, dict[str, None]()
     are_devices: dict[str, bool] = {}

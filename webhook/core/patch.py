@@ -1,7 +1,7 @@
 """Edits, and the one place that knows JSON Pointer and JSON Patch (RFC 6901, RFC 6902). Pure.
 
-A mutator says what should be true of an object; `render` finds out which operations make it so: it creates
-missing or null parents, escapes names, merges what lies under one new parent into one operation, and of
+A rule says what should be true of an object; `render` works out which operations make it so: it creates
+missing or null parents, escapes names, merges what is under one new parent into one operation, and of
 two edits of the same place keeps the first.
 """
 

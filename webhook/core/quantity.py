@@ -33,7 +33,7 @@ _QUANTITY: Final = re.compile(rf"({_NUMBER}[eE][+-]?[0-9]{{1,3}})|({_NUMBER})([n
 
 
 def parse(quantity: object) -> Decimal | None:
-    """The number that a quantity means; None where it is not one, or is longer than any that somebody would write."""
+    """The number that a quantity means; None if it is not one, or is unreasonably long."""
     if isinstance(quantity, bool):
         return None
     if isinstance(quantity, int):
@@ -49,18 +49,18 @@ def parse(quantity: object) -> Decimal | None:
 
 
 def is_positive(quantity: object) -> bool:
-    """Whether it is a quantity of something: not nothing, and not less."""
+    """Whether it is a quantity greater than zero."""
     number = parse(quantity)
     return number is not None and number > 0
 
 
 def devices(quantity: object) -> int | None:
-    """A whole number of devices; None where the quantity is not one (devices cannot be divided).
+    """An integer number of devices; None if the quantity is not one (devices cannot be divided).
 
     Source: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources
     """
     if type(quantity) is str and quantity.isascii() and quantity.isdecimal() and len(quantity) < 10:
-        return int(quantity)  # the spelling that nearly everybody uses
+        return int(quantity)  # the usual spelling
     number = parse(quantity)
     if number is None or number != number.to_integral_value():
         return None

@@ -1,6 +1,6 @@
-"""One pod template's ask, resolved: which hardware, which containers, how many devices, whose scheduler. Pure.
+"""One pod template's request, resolved: which hardware, which containers, how many devices, which scheduler. Pure.
 
-Facts before edits: everything that a mutator would have to compute stands here, as values.
+Facts before edits: everything that a rule would have to compute is here, as values.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from webhook.core.site import Site
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 JOB_NAME: Final = "ACCEL_JOB_NAME"
-"""The variable that holds the Job's name, of which the names of its hosts are made."""
+"""The variable with the Job's name, from which its host names are derived."""
 
 SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
-"""Sub-, super- and dynamic slices: the node's topology is not the slice's then.
+"""Sub-, super- and dynamic slices: then the node's topology is not the slice's.
 
 Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
 """
@@ -32,7 +32,7 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
 @final
 @dataclass(init=False)
 class Slices:
-    """How a Pod learns which slice of how many it is in: env values or `fieldRef`s, as the API spells them."""
+    """How a Pod learns which of how many slices it is in: env values or `fieldRef`s, as in the API."""
 
     number: str  # field path of the number of slices
     index: str  # field path of this slice's index
@@ -49,12 +49,12 @@ class Slices:
 @final
 @dataclass(init=False)
 class Worker:
-    """How a Pod learns its place among its slice's hosts, where nobody else tells it."""
+    """How a Pod learns its place among its slice's hosts, if nothing else tells it."""
 
-    index: str  # field path of the host's index; empty where the Pods have none
+    index: str  # field path of the host's index; empty if the Pods have none
     prefix: str  # of the hosts' names, before "-0"; may use $(ACCEL_JOB_NAME)
     subdomain: str | None  # of the headless Service; None: the hosts have no names
-    number: int | None  # the index itself, where a Pod is looked at that has it
+    number: int | None  # the index itself, for a Pod that has it
     alone: bool  # this slice is the whole job
 
     def __init__(
@@ -74,11 +74,11 @@ class Worker:
         self._names: dict[tuple[int, int, int], str] = {}
 
     def hostnames(self, hosts: int, processes: int = 1) -> str:
-        """TPU_WORKER_HOSTNAMES: each host as often as it has processes."""
+        """TPU_WORKER_HOSTNAMES: each host once for each of its processes."""
         return self._listed(hosts, processes, 0)
 
     def addresses(self, hosts: int, processes: int, port: int) -> str:
-        """TPU_PROCESS_ADDRESSES: the processes of a host have ports from `port`."""
+        """TPU_PROCESS_ADDRESSES: the processes of a host have consecutive ports from `port`."""
         return self._listed(hosts, processes, port)
 
     def _listed(self, hosts: int, processes: int, port: int) -> str:
@@ -95,19 +95,19 @@ class Worker:
 @final
 @dataclass(init=False)
 class Resolution:
-    """What one template gets, before it is spelled out as edits."""
+    """What one template gets, before it becomes edits."""
 
     request: TypeRequest
     accelerator: Accelerator
     device_containers: tuple[DeviceContainer, ...]
     own: OwnDevices
-    slice_topology: str  # of a slice that is formed for the Pods; else empty
+    slice_topology: str  # of a slice formed for the Pods; else empty
     namespace: str
     site: Site
     scheduling: Scheduling
     slices: Slices | None
     worker: Worker | None
-    stored: bool  # the object exists already: what it has is kept, not judged
+    stored: bool  # the object already exists: what it has is kept, not judged
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class Resolution:
 
     @property
     def formed(self) -> bool:
-        """Whether a slice is formed for the Pods, which no label of their nodes tells beforehand."""
+        """Whether a slice is formed for the Pods, so that no node label shows it beforehand."""
         return bool(self.slice_topology)
 
     @property
     def placed_only(self) -> bool:
-        """Whether the Pods get the nodes and no devices: they are no hosts of a slice."""
+        """Whether the Pods get the nodes but no devices: they are not hosts of a slice."""
         return self.request.count == 0
 
     @property
@@ -153,7 +153,7 @@ class Resolution:
 
     @property
     def full(self) -> bool:
-        """Whether TPU_* variables are ours to set: the site says so."""
+        """Whether we set TPU_* variables: the site says so."""
         return self.accelerator.slice is not None and self.site.config.tpu.environment == "full"
 
     def with_topology(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
@@ -174,7 +174,7 @@ class Resolution:
 
 
 def accelerator(request: TypeRequest, template: PodTemplate, site: Site, formed: str) -> Accelerator:
-    """The hardware that is asked for, in the form that the template's own words point to."""
+    """The requested hardware, in the form that the template's own values indicate."""
     try:
         found = site.catalogue.resolve(request.type, request.topology)
     except Denied as denied:
@@ -197,9 +197,8 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site, formed:
 
 
 def slice_topology(request: TypeRequest, template: PodTemplate, site: Site) -> str:
-    """The topology of a slice that is formed for these Pods alone, by annotation or by a placement; empty where there
-    is none. The nodes have no label of it before the slice is formed, so neither topology nor node pool is ours to
-    choose."""
+    """The topology of a slice that is formed for these Pods only, by annotation or by a placement; empty if there
+    is none. The nodes have no label for it before the slice is formed, so we choose neither topology nor node pool."""
     said = template.annotations.get(SLICE_TOPOLOGY)
     for name in () if said else request.placements:
         placement = site.config.placements.get(name)
@@ -208,7 +207,7 @@ def slice_topology(request: TypeRequest, template: PodTemplate, site: Site) -> s
 
 
 def _formed(request: TypeRequest, found: Accelerator, formed: str, site: Site) -> Accelerator:
-    """The type in the topology that the slice is to have; raises `Denied` where it has another number of chips."""
+    """The type in the topology of the slice; raises `Denied` if that has a different number of chips."""
     assert found.slice is not None
     limits.check(SLICE_TOPOLOGY, formed, limits.WORD)
     if request.topology is None:
@@ -249,7 +248,7 @@ def resolve(
 
 
 def _concerns(request: TypeRequest, site: Site) -> Callable[[str], bool]:
-    """Whether a resource is one that we may write: hardware, and what the chosen placements set."""
+    """A test whether we may write a resource: hardware, and what the chosen placements set."""
     found = (site.config.placements.get(name) for name in request.placements)
     placed = {resource for placement in found if placement is not None for resource in placement.resources}
     return lambda resource: resource in placed or bool(site.catalogue.families.of_resource(resource))
@@ -272,7 +271,7 @@ def _scheduling(
 
 
 def stripped_view(template: Template) -> Template:
-    """The template with nothing in it that injection writes: its containers' names, and what decides for whole Pods."""
+    """The template without anything that injection writes: its container names, and what affects whole Pods."""
     spec, kept = template.spec or NO_SPEC, annotations_of(template.metadata).get(SLICE_TOPOLOGY)
     return Template(
         metadata=Metadata(annotations={SLICE_TOPOLOGY: kept}) if kept else None,
@@ -285,7 +284,7 @@ def stripped_view(template: Template) -> Template:
 
 
 def stripped(template: PodTemplate, resolution: Resolution) -> tuple[PodTemplate, Resolution]:
-    """The same decisions about the bare template: what follows from them is all that injection would ever write."""
+    """The same decisions for the stripped template: what follows from them is all that injection would ever write."""
     device_containers = tuple(
         replace(h, container=Container(name=h.container.name)) for h in resolution.device_containers
     )

@@ -1,7 +1,7 @@
 """AdmissionReview on the wire: decode a request, encode a response. Pure.
 
-Only admission.k8s.io/v1. Which view fits the object is its kind's affair: it stays raw, or a reader for the kind that
-a review begins with reads both in one go.
+Only admission.k8s.io/v1. Which view fits the object depends on its kind: it stays raw, or a reader for the kind that
+a review begins with decodes both at once.
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response
 """
 
@@ -16,7 +16,7 @@ from webhook.core.schema.operation import Operation
 from webhook.errors import BadReview, TooDeep, printable
 
 OPENING: Final = 160
-"""Bytes from the beginning of a review to the end of its `"kind":{`, at most."""
+"""Maximum number of bytes from the beginning of a review to the end of its `"kind":{`."""
 
 
 _DECODER: Final = msgspec.json.Decoder(AdmissionReview[msgspec.Raw])
@@ -24,23 +24,23 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def reader(view: type[Any]) -> Reader:
-    """What reads a review whose object has this view."""
+    """A decoder of reviews whose object has this view."""
     return msgspec.json.Decoder(AdmissionReview[view])  # type: ignore[valid-type]
 
 
 def opening(group: str, version: str, kind: str) -> bytes:
-    """What an API server writes near the beginning of a review of this kind: Go's fields come in their order."""
+    """What an API server writes near the beginning of a review of this kind: Go writes fields in a fixed order."""
     return f'"kind":{{"group":"{group}","version":"{version}","kind":"{kind}"}}'.encode()
 
 
 def opened(body: bytes) -> bytes:
-    """The same of a review whose kind is not known yet; anything else where it does not begin as they do."""
+    """The same part of a review whose kind is not known yet; something arbitrary if it does not begin that way."""
     start = body.find(b'"kind":{', 0, OPENING)
     return body[start : body.find(b"}", start) + 1] if start > 0 else b""
 
 
 def read(body: bytes, by: Reader) -> Request[Any] | None:
-    """The request with its object in one go; None where anything is amiss, which `decode` then says."""
+    """The request together with its object; None if anything is wrong, which `decode` then reports."""
     try:
         review = by.decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -65,7 +65,7 @@ def decode(body: bytes) -> Request[msgspec.Raw]:
 
 
 def plain(raw: msgspec.Raw) -> Any:
-    """An object of a request as JSON values; raises `BadReview` for text that `decode` passes over."""
+    """An object of a request as JSON values; raises `BadReview` for text that `decode` does not check."""
     try:
         return msgspec.json.decode(raw)
     except RecursionError:
@@ -79,14 +79,14 @@ def _short(error: Exception) -> str:
 
 
 def encode(response: Response) -> bytes:
-    """The body of an answer."""
+    """The body of a response."""
     return _ENCODER.encode(ReviewResponse(response))
 
 
 def encode_patch(operations: Sequence[Operation], limit: int) -> bytes | None:
-    """RFC 6902 operations as JSON; None where that is more than `limit` bytes.
+    """RFC 6902 operations as JSON; None if that exceeds `limit` bytes.
 
-    A few words can be copied into thousands of templates, so what is too much is not written out first.
+    A short annotation can be copied into thousands of templates, so encoding stops once it is too much.
     """
     parts, size = [], 0
     for start in range(0, len(operations), _AT_ONCE):
@@ -99,14 +99,14 @@ def encode_patch(operations: Sequence[Operation], limit: int) -> bytes | None:
 
 
 _AT_ONCE: Final = 64
-"""Operations that are written before their size is looked at."""
+"""Operations that are encoded before the size is checked."""
 
 
 _HEAD: Final = re.compile(rb',"(?:object|oldObject)":')
 
 
 def decode_head(body: bytes) -> Request[msgspec.Raw] | None:
-    """The request without its objects, where an API server wrote it: they come last. Else None."""
+    """The request without its objects, if an API server wrote it: they come last. Else None."""
     start = _HEAD.search(body)
     try:
         return decode(body[: start.start()] + b"}}") if start else None

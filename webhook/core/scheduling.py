@@ -1,4 +1,4 @@
-"""The scheduler-name override: what the user or the site asks for, and what may be done about it. Pure."""
+"""The scheduler override: what the user or the site requests, and whether it applies. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from webhook.core.template import annotations_of, labels_of
 
 VOLCANO: Final = "volcano"
 DEFAULT: Final = "default-scheduler"
-"""What the API server fills in; it cannot be told from a user's word, so it counts as unset.
+"""What the API server fills in; it cannot be told from a user's own value, so it counts as unset.
 
 Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/core/v1/defaults.go (SetDefaults_PodSpec)
 """
@@ -48,7 +48,7 @@ class Scheduling:
 
     @property
     def volcano(self) -> bool:
-        """Whether the Pods will be Volcano's."""
+        """Whether Volcano schedules the Pods."""
         return self.name == VOLCANO
 
 
@@ -56,16 +56,16 @@ UNTOUCHED: Final = Scheduling()
 
 
 def unset(name: str | None) -> bool:
-    """Whether a schedulerName says nothing of the user's will."""
+    """Whether a schedulerName counts as unset."""
     return not name or name == DEFAULT
 
 
 def wanted(
     request: TypeRequest, type_name: str, namespace: str, site: Site, *, stored: bool = False
 ) -> tuple[str | None, str | None]:
-    """(scheduler, queue) by annotation, else by the first of the site's defaults that fits.
+    """(scheduler, queue) by annotation, else by the first of the site's defaults that matches.
 
-    `stored`: the object has its scheduler, which was allowed when it came.
+    `stored`: the object has its scheduler, which was allowed when it was created.
     """
     allowed = site.config.schedulers.allowed
     if request.scheduler is not None and request.scheduler not in allowed and not stored:
@@ -74,7 +74,7 @@ def wanted(
     if default is None:
         return request.scheduler, request.queue
     scheduler = request.scheduler or default.scheduler
-    meant = default.scheduler in (None, scheduler)  # the default's queue is one of the default's scheduler
+    meant = default.scheduler in (None, scheduler)  # the default's queue belongs to the default's scheduler
     return scheduler, request.queue or (default.queue if meant else None)
 
 
@@ -88,9 +88,9 @@ def decide(
     kueue: bool,
     stored: bool = False,
 ) -> Scheduling:
-    """What becomes of a template whose schedulerName is `present`.
+    """The scheduling of a template whose schedulerName is `present`.
 
-    A site's default gives way to the user's own words in silence; an annotation that has no effect is told of.
+    A site's default silently yields to the user's own values; an annotation without effect produces a warning.
     """
     scheduler, queue = wanted(request, type_name, namespace, site, stored=stored)
     kept = None if unset(present) else present
@@ -111,7 +111,7 @@ def decide(
 
 
 def _refused(scheduler: str | None, kept: str | None, kueue: bool) -> str:
-    """The code of the warning why a scheduler is not set; empty where it may be.
+    """The code of the warning why a scheduler is not set; empty if it may be.
 
     Kueue holds Pods back until it admits them, and a gang waits for Pods: each would wait for the other.
     """
@@ -138,5 +138,5 @@ def queue_edit(path: Path, queue: str, key: QueueKey) -> Put:
 
 
 def kueue_managed(labels: Iterable[Labels]) -> bool:
-    """Whether any of the objects that these labels are of waits in a Kueue queue."""
+    """Whether any object with these labels is managed by a Kueue queue."""
     return any(level.kueue_queue for level in labels)

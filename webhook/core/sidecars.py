@@ -1,6 +1,7 @@
-"""Containers that others put beside the one that computes: never the choice where nobody names a container. Data.
+"""Containers that others add to the main one: never chosen by default. Data.
 
-A webhook that puts one at the first place, before ours is called or after it, must not change who gets the devices.
+A webhook that inserts one as the first container, before or after ours is called, must not change which container gets
+the devices.
 """
 
 from typing import Final
@@ -39,14 +40,14 @@ SIDECARS: Final = frozenset(
 )
 
 PRIMARY: Final = "primary_container_name"
-"""The annotation in which Flyte names the container that computes.
+"""The annotation in which Flyte names the main container.
 
 Source: https://github.com/flyteorg/flyte/blob/master/flyteplugins/go/tasks/pluginmachinery/flytek8s/pod_helper.go
 """
 
 ARGO: Final = "workflows.argoproj.io/node-name"
 ARGO_WAIT: Final = "wait"
-"""Of a Pod with the annotation, the container that waits for the others.
+"""The container that waits for the others, in a Pod with the annotation.
 
 Source: https://github.com/argoproj/argo-workflows/blob/main/workflow/common/common.go
 """

@@ -26,18 +26,18 @@ CONTROLLERS = (
     "LeaderWorkerSet.leaderworkerset.x-k8s.io",
     "Pod.",
 )
-"""Kinds that are injected themselves, or whose helpers need nothing: RayJob's submitter, MPIJob's launcher, the
-StatefulSet of a LeaderWorkerSet's group, which its leader's Pod controls."""
+"""Kinds that are injected themselves, or whose helpers need no devices: RayJob's submitter, MPIJob's launcher, the
+StatefulSet of a LeaderWorkerSet's group, which its leader Pod controls."""
 
 
 @final
 @dataclass(frozen=True)
 class Profile:
-    """A host profile ready for use, whatever format it was written in."""
+    """A host profile ready for use, whatever its source format."""
 
     name: str
     types: tuple[str, ...]
-    resource: str  # of a legacy entry, which is for it whatever the type; else empty
+    resource: str  # of a legacy entry, which applies to it whatever the type; else empty
     modes: tuple[Mode, ...]
     namespaces: tuple[str, ...]
     devices: tuple[Device, ...] = ()
@@ -58,12 +58,12 @@ class Site:
     catalogue: Catalogue
     profiles: tuple[Profile, ...]  # host profiles by name, then the legacy entries by resource
     queues: Mapping[str, QueueKey]  # where each scheduler reads a queue
-    controllers: frozenset[str]  # `Kind.group` of those whose Jobs and the like are left to them
-    detect: frozenset[str]  # resources that are enough for a profile, with no annotation
+    controllers: frozenset[str]  # `Kind.group` of those whose Jobs and the like are not injected themselves
+    detect: frozenset[str]  # resources that apply a profile without an annotation
 
     @classmethod
     def parse(cls, data: bytes, filename: str, builtin: Iterable[tuple[str, bytes]]) -> "Site":
-        """From the file's bytes (empty: all defaults) and the packaged catalogue files. Raises `BadConfig`."""
+        """From the file's bytes (empty: all defaults) and the built-in catalogue files. Raises `BadConfig`."""
         return cls.of(decode.decode(data, filename, Config), filename, builtin)
 
     @classmethod
@@ -91,7 +91,7 @@ class Site:
         )
 
     def host_profiles(self, type_name: str, resource: str, mode: str, namespace: str) -> tuple[Profile, ...]:
-        """The profiles of a type in a mode and a namespace, by name."""
+        """The profiles of a type in a mode and a namespace, sorted by name."""
         return tuple(
             profile
             for profile in self.profiles
@@ -101,13 +101,13 @@ class Site:
         )
 
     def detected(self, resource: str, namespace: str) -> tuple[Profile, ...]:
-        """The profiles that a resource in a container's limits brings by itself: those of its any-model type."""
+        """The profiles that a resource in a container's limits applies by itself: those of its any-model type."""
         if resource not in self.detect:
             return ()
         return self.host_profiles(self.catalogue.any_model(resource), resource, "plugin", namespace)
 
     def scheduler_default(self, type_name: str, namespace: str) -> SchedulerDefault | None:
-        """The first of `schedulers.defaults` that is for this type in this namespace."""
+        """The first of `schedulers.defaults` that applies to this type in this namespace."""
         for default in self.config.schedulers.defaults:
             if matches(type_name, default.types) and matches(namespace, default.namespaces):
                 return default
@@ -120,7 +120,7 @@ class Site:
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether `name` fits one of the shell patterns."""
+    """Whether `name` matches one of the shell patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

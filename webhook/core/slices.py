@@ -1,6 +1,6 @@
 """How a Pod learns its slice and its place in it: MEGASCALE_* and TPU_WORKER_* as facts. Pure.
 
-Everything comes from the downward API, so that it is right after any restart and needs no state.
+Everything comes from the downward API, so that it is correct after any restart and needs no state.
 """
 
 from collections.abc import Mapping
@@ -37,11 +37,11 @@ LONGEST_INDEX: Final = 6
 WORKER_ID: Final = "TPU_WORKER_ID"
 HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
 PLACE: Final = ((WORKER_ID, "CLOUD_TPU_TASK_ID"), (HOSTNAMES, "TPU_PROCESS_ADDRESSES"))
-"""The variables that tell a host its place in its slice, each with libtpu's other name for it."""
+"""The variables that tell a host its place in its slice, each with libtpu's alternative name."""
 
 
 def unset(resolution: Resolution) -> tuple[str, ...]:
-    """Which of the variables of a host's place some container with chips does not have from its user."""
+    """Which of the variables of a host's place the user has not set in some container with chips."""
     missing: set[str] = set()
     for device_container in resolution.device_containers:
         have = {e.name for e in device_container.container.env or () if e is not None}
@@ -50,7 +50,7 @@ def unset(resolution: Resolution) -> tuple[str, ...]:
 
 
 def says(resolution: Resolution, name: str) -> bool:
-    """Whether some container with chips has this variable from its user."""
+    """Whether the user has set this variable in some container with chips."""
     return any(e is not None and e.name == name for h in resolution.device_containers for e in h.container.env or ())
 
 
@@ -64,7 +64,7 @@ _OWN_INDEX: Final = field(JOB_OF_REPLICATED_JOB)
 
 
 def eligible(resolution: Resolution) -> bool:
-    """Whether this template's Jobs can be slices of one job: by hardware, or by the user's word."""
+    """Whether this template's Jobs can be slices of one job: by hardware, or by annotation."""
     shape, said = resolution.accelerator.slice, resolution.request.multislice
     if shape is None or not shape.multislice or said is False:
         return False
@@ -72,17 +72,17 @@ def eligible(resolution: Resolution) -> bool:
 
 
 NO_SLICES: Final = Slices("", "")
-"""Each slice is a job of its own, where GKE's own webhook would make them one: it fills in what a Pod leaves unset."""
+"""Each slice is a separate job, although GKE's own webhook would make them one: it fills in what a Pod leaves unset."""
 
 
 def split_on_gke(resolution: Resolution) -> bool:
-    """Whether the slices that GKE would count together are to be jobs of their own."""
+    """Whether the slices that GKE would count together are separate jobs."""
     shape, on_gke = resolution.accelerator.slice, resolution.site.config.platform == "gke"
     return on_gke and shape is not None and shape.multislice and resolution.request.multislice is False
 
 
 def of_pod(pod: Template, resolution: Resolution) -> Slices | None:
-    """For a JobSet's Pod: only where all its jobs are of one kind, so that global and own counts agree."""
+    """For a JobSet's Pod: only if it has a single replicated job, so that global and own counts agree."""
     have = annotations_of(pod.metadata)
     everything = have.get(JOBS)
     if not everything or everything in ("0", "1"):
@@ -107,7 +107,7 @@ def _pod_slices(pod: Template, have: Mapping[str, str | None]) -> Slices | None:
 
 
 def job_worker(subdomain: str | None, *, number: int | None = None, alone: bool = False) -> Worker:
-    """Of an Indexed Job: the controller names its Pods' hosts after it.
+    """For an Indexed Job: the controller derives its Pods' host names from it.
 
     Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
     """
@@ -115,7 +115,7 @@ def job_worker(subdomain: str | None, *, number: int | None = None, alone: bool 
 
 
 def stateful_worker(name: str, subdomain: str | None, *, number: int | None = None) -> Worker:
-    """Of a StatefulSet whose Pods are the hosts of one slice.
+    """For a StatefulSet whose Pods are the hosts of one slice.
 
     Source: https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#pod-index-label
     """
@@ -123,12 +123,12 @@ def stateful_worker(name: str, subdomain: str | None, *, number: int | None = No
 
 
 def of_job(owner: OwnerReference) -> bool:
-    """Whether the owner is a Job of Kubernetes' own."""
+    """Whether the owner is a batch/v1 Job."""
     return owner.kind == "Job" and owner.apiVersion.startswith("batch/")
 
 
 def worker_of_pod(pod: Template, resolution: Resolution) -> Worker:
-    """What a Pod's own words say of its place: of a Job's or a StatefulSet's; others only know that they are alone."""
+    """A Pod's place by its own metadata, for a Job or a StatefulSet; others only know that they are alone."""
     owner, subdomain = controller_of(pod.metadata), (pod.spec and pod.spec.subdomain) or None
     if owner is not None and of_job(owner):
         alone, number = not _of_several(pod, resolution), _number(annotations_of(pod.metadata).get(COMPLETION_INDEX))
@@ -141,7 +141,7 @@ def worker_of_pod(pod: Template, resolution: Resolution) -> Worker:
 
 
 def _of_several(pod: Template, resolution: Resolution) -> bool:
-    """Whether a JobSet's Pod may be of a job of several slices."""
+    """Whether a JobSet's Pod may belong to a job with several slices."""
     return eligible(resolution) and annotations_of(pod.metadata).get(JOBS, "1") not in ("0", "1")
 
 
@@ -150,7 +150,7 @@ def _number(text: str | None) -> int | None:
 
 
 def with_worker(template: PodTemplate, resolution: Resolution, worker: Worker) -> Resolution:
-    """The resolution with its worker, where that is ours to tell: the site says so, and no other controller does it."""
+    """The resolution with its worker, if we set it: the site says so, and no other controller does."""
     if template.told_by in (LEADER_WORKER_SET, KUBERAY) or not resolution.full:
         return resolution
     return resolution.with_topology(resolution.slices, worker)

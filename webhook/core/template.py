@@ -1,4 +1,4 @@
-"""A pod template and where it stands in its object: its metadata, its containers, and what is around it. Pure."""
+"""A pod template and its position in its object: its metadata, its containers, and what is around it. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from webhook.core.schema.pod import (
 )
 
 Placed = tuple[str, int, Container]
-"""A container, with the list that it stands in and its index there."""
+"""A container, with its list and its index there."""
 
 FilledIn = tuple[str, int, str, str]
-"""An amount that nobody asked for: list and index of its container, "limits" or "requests", resource."""
+"""An amount that nobody requested: list and index of its container, "limits" or "requests", resource."""
 
 GKE: Final = "GKE"
 LEADER_WORKER_SET: Final = "LeaderWorkerSet"
 KUBERAY: Final = "KubeRay's TPU webhook"
 NOBODY: Final = "nobody"
-"""Who tells the hosts of a slice their places, where the site config does not say that we do.
+"""What tells the hosts of a slice their places, unless the site config says that we do.
 
 Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
@@ -37,15 +37,15 @@ Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 @final
 @dataclass(init=False)
 class PodTemplate:
-    """A pod template, where it stands in its object, and what the kinds around it say."""
+    """A pod template, its position in its object, and what its kind knows about it."""
 
     path: Path
     view: Template
     levels: tuple[Metadata, ...]  # outermost first, the template's own last
     name: str  # of the replicated job, task, worker group
-    hosts_hint: int | None  # parallelism, size or numOfHosts, where the user wrote one over 1
+    hosts_hint: int | None  # parallelism, size or numOfHosts, if the user set one above 1
     owned_scheduling: bool  # a controller owns schedulerName and queue
-    told_by: str  # who tells a slice's hosts their places, TPU_WORKER_ID and TPU_WORKER_HOSTNAMES
+    told_by: str  # what tells a slice's hosts their places, TPU_WORKER_ID and TPU_WORKER_HOSTNAMES
 
     def __init__(
         self,
@@ -72,17 +72,17 @@ class PodTemplate:
 
     @property
     def of_workload(self) -> bool:
-        """A Pod of a workload whose template was judged when the workload came."""
+        """A Pod of a workload whose template was judged when the workload was created."""
         return self.owned_scheduling and not self.path
 
 
 def annotations_of(metadata: Metadata | None) -> Annotations:
-    """The annotations, empty where they or their parent are missing."""
+    """The annotations; empty if they or their parent are missing."""
     return (metadata and metadata.annotations) or {}
 
 
 def labels_of(metadata: Metadata | None) -> Labels:
-    """The labels, empty where they or their parent are missing."""
+    """The labels; empty if they or their parent are missing."""
     return (metadata and metadata.labels) or NO_LABELS
 
 
@@ -100,7 +100,7 @@ def kind_of(owner: OwnerReference) -> str:
 
 
 def containers_of(spec: PodSpec | None) -> list[Placed]:
-    """Every container, where it stands; `spec.containers` first."""
+    """Every container with its position; `spec.containers` first."""
     placed: list[Placed] = []
     if spec is None:
         return placed
@@ -112,7 +112,7 @@ def containers_of(spec: PodSpec | None) -> list[Placed]:
 
 
 def first_user_of(container: Container, names: Iterable[str]) -> int | None:
-    """The index of the first variable that uses one of `names` as $(NAME): those must stand before it.
+    """The index of the first variable that uses one of `names` as $(NAME): those must come before it.
 
     Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
     """

@@ -1,4 +1,4 @@
-"""The arithmetic of TPU slices: shapes, hosts, bounds, wrap. Pure, and knows no generation by name.
+"""The arithmetic of TPU slices: shapes, hosts, bounds, wrap. Pure, and independent of generations.
 
 A shape is a tuple of chips along each axis: (2, 2, 2). Text forms are those that GKE's device plugin writes.
 Source: https://github.com/ai-on-gke/tpu-device-plugin/blob/4626a9f4/pkg/tpu/util/util.go
@@ -11,13 +11,13 @@ from math import prod
 Shape = tuple[int, ...]
 
 HOST_BOUNDS: dict[int, Shape] = {1: (1, 1, 1), 2: (1, 2, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
-"""How one host's chips lie, by their number (the plugin's `getChipsPerDim`)."""
+"""How one host's chips are arranged, by their number (the plugin's `getChipsPerDim`)."""
 
 _TEXT = re.compile(r"[1-9][0-9]{0,4}(?:x[1-9][0-9]{0,4}){1,2}")
 
 
 def parse(text: str) -> Shape | None:
-    """ "4x4x8" as (4, 4, 8); None where it is not two or three sizes."""
+    """ "4x4x8" as (4, 4, 8); None unless it is two or three sizes."""
     return tuple(map(int, text.split("x"))) if _TEXT.fullmatch(text) else None
 
 
@@ -27,14 +27,14 @@ def written(shape: Shape) -> str:
 
 
 def bounds(shape: Shape) -> str:
-    """(2, 2, 1) as libtpu reads it: "2,2,1". A flat shape gets a trailing 1."""
+    """(2, 2, 1) in libtpu's format: "2,2,1". A flat shape gets a trailing 1."""
     return ",".join(map(str, (*shape, 1)[:3] if len(shape) == 2 else shape))
 
 
 def host_bounds(shape: Shape, chips_per_host: int) -> Shape | None:
     """Hosts along each axis, never sorted: (2, 4, 4) with 4 chips per host is (1, 2, 4).
 
-    None where the hosts do not tile the shape.
+    None if the hosts do not tile the shape.
     """
     host = HOST_BOUNDS[chips_per_host]
     solid = (*shape, 1) if len(shape) == 2 else shape
@@ -44,7 +44,7 @@ def host_bounds(shape: Shape, chips_per_host: int) -> Shape | None:
 
 
 def wraps(shape: Shape, rule: str) -> str:
-    """Which axes close into a ring, as TPU_TOPOLOGY_WRAP reads: "true,true,false"."""
+    """Which axes wrap around, in the format of TPU_TOPOLOGY_WRAP: "true,true,false"."""
     solid = (*shape, 1) if len(shape) == 2 else shape
     if rule == "axis-of-16":
         return ",".join("true" if size == 16 else "false" for size in solid)

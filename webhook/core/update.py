@@ -1,8 +1,8 @@
-"""An UPDATE of a kind whose templates can change: what the stored object's type left in it goes. Pure.
+"""UPDATE of a kind whose templates can change: what the stored object's type left in it is removed. Pure.
 
 The API server merges: an apply keeps every field that the file does not name, so after a change of type the old
-type's node selectors, tolerations and copied keys are still there, and would pass for the user's. What equals a
-value that the stored object's type injects is ours, unless the user's file has it: the API server notes which fields
+type's node selectors, tolerations and copied keys are still there, and look like the user's. A value that equals
+one that the stored object's type injects is ours, unless the user's file has it: the API server records which fields
 an apply has, and kubectl keeps the file.
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
@@ -61,7 +61,7 @@ def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Inject
 
 
 def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
-    """What the new object would have got and the stored one cannot get any more: said once."""
+    """One warning about what the new object would have got but the stored one no longer can."""
     differing = [e for e in fresh if not isinstance(e, Remove) and stored(e, old) != e.value]
     if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
         return (Warn("never-injected"),)
@@ -69,10 +69,10 @@ def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
 
 
 def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
-    """An update of an object that injection does not write to again: what is wrong with it is said.
+    """An update of an object that is not injected again: reports what is wrong with it.
 
-    Raises `Denied` where a word of ours was changed to what CREATE would refuse. Anything else passes with a warning:
-    status, scale, and whatever was stored before we knew better.
+    Raises `Denied` if one of our keys was changed to what CREATE would refuse. Anything else passes with a warning:
+    status, scale, and whatever was stored before.
     """
     if _is_as_it_was(_unscaled(new), _unscaled(old)):
         return Injection()
@@ -93,7 +93,7 @@ def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
 
 
 def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
-    """Injection into `new`, plain JSON like the stored `old`; raises `Denied` where `old` was still understood."""
+    """Injection into `new`, plain JSON like the stored `old`; raises `Denied` if `old` was still valid."""
     if _is_as_it_was(new, old):
         return Injection()
     try:
@@ -129,7 +129,7 @@ def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, 
 
 
 def _is_as_it_was(new: Any, old: Any) -> bool:
-    """Whether neither the spec nor a word of ours has changed: somebody else's annotation, a label, a status."""
+    """Whether neither the spec nor our keys have changed: only another annotation, a label, a status."""
     said = [annotations.own(_plain_annotations(obj)) for obj in (new, old)]
     return said[0] == said[1] and at(new, ("spec",)) == at(old, ("spec",))
 
@@ -141,7 +141,7 @@ def _unscaled(obj: Any) -> Any:
 
 
 def _said(kind: Kind[Any], obj: Any) -> list[Any]:
-    """Every word of ours around the templates, and their placeholders."""
+    """All of our annotations around the templates, and their placeholders."""
     words: list[Any] = [annotations.own(annotations_of(obj.metadata))]
     for template in kind.templates(obj):
         words += [template.path, *_levels(template), annotations.placeholders(template.containers)]
@@ -189,12 +189,12 @@ def _stale(kind: Kind[Any], new: Any, before: Any, context: Context) -> Iterator
 
 
 def _known(edit: Put | Append | Amend) -> tuple[Path, bytes]:
-    """What an edit says, as something to look up."""
+    """An edit as a lookup key."""
     return edit.path, msgspec.json.encode(edit.value)
 
 
 def _alone(kind: Kind[Any], now: Any) -> list[Path]:
-    """The places that the user says to leave alone: templates, or everything."""
+    """The paths that the user wants left alone: templates, or everything."""
     places = list(kind.templates(now))
     off = [
         p.path
@@ -205,7 +205,7 @@ def _alone(kind: Kind[Any], now: Any) -> list[Path]:
 
 
 def _switches(kind: Kind[Any], now: Any) -> list[tuple[Path, bool]]:
-    """Each template's place, and whether the user says `accel.io/inject: "false"` of it."""
+    """Each template's path, and whether the user has set `accel.io/inject: "false"` for it."""
     found = []
     for template in kind.templates(now):
         word, _ = annotations.nearest_level(_levels(template)).get(INJECT, ("", 0))
@@ -214,14 +214,14 @@ def _switches(kind: Kind[Any], now: Any) -> list[tuple[Path, bool]]:
 
 
 def _left_alone(off: Sequence[tuple[Path, bool]], path: Path) -> bool:
-    """Whether the template at `path` is to be left alone, or all of them where it is in none."""
+    """Whether the template at `path` is to be left alone, or all of them if it is in none."""
     within = [switched for template, switched in off if path[: len(template)] == template]
     said = within or [switched for _, switched in off]
     return bool(said) and all(said)
 
 
 def _hint(kind: Kind[Any], edit: Put | Append) -> bool:
-    """Whether the value also says what is meant, as amounts of devices do: without it the same words mean less."""
+    """Whether the value also determines what is meant, like amounts of devices."""
     return edit.path in kind.hints or "resources" in edit.path
 
 
@@ -231,7 +231,7 @@ def _meant(kind: Kind[Any], obj: Any) -> list[Any]:
 
 
 def _words(kind: Kind[Any], obj: Any, keys: Sequence[str]) -> list[Any]:
-    """What each template hears of these keys, and the placeholders that it holds."""
+    """The values of these keys that apply to each template, and its placeholders."""
     words = []
     for template in kind.templates(obj):
         found = annotations.nearest_level(_levels(template))
@@ -245,8 +245,8 @@ def _levels(template: PodTemplate) -> list[dict[str, str]]:
 
 
 def _copies(kind: Kind[Any], now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
-    """Keys of the stored templates that injection may have copied there: from an outer level, or from a placeholder
-    that stands in the new template again, or to keep a choice; or any, where the user's own are told apart from them.
+    """Keys of the stored templates that injection may have copied there: from an outer level, from a placeholder
+    that the new template has again, or to keep a choice; or any, if the user's own can be told from them.
     """
     after = {template.path: template for template in kind.templates(now)}
     for template in kind.templates(before):
@@ -268,7 +268,7 @@ def _copies(kind: Kind[Any], now: Any, before: Any, told_apart: bool) -> Iterato
 def _choice_stands(template: PodTemplate, *, outside: bool) -> bool:
     """Whether the mode is still host, and the containers that were chosen for it are still there.
 
-    `outside`: what the template itself says of the mode is a copy.
+    `outside`: the mode on the template itself is a copy.
     """
     *outer, near = _levels(template)
     names = {container.name for _, _, container in template.containers}
@@ -283,7 +283,7 @@ def _mode(levels: Sequence[dict[str, str]]) -> str:
 def _written(kind: Kind[Any], before: Any, context: Context, *, amounts: bool) -> Iterator[Put | Append]:
     """Everything that the stored object's type writes into an object that has none of it.
 
-    Unusual amounts of devices only where asked for: they may be the user's.
+    Unusual amounts of devices only with `amounts`: they may be the user's.
     """
     targets = [Target(*stripped(t.template, t.resolution)) for t in targets_of(kind, before, context)]
     for target in targets:
@@ -296,7 +296,7 @@ def _written(kind: Kind[Any], before: Any, context: Context, *, amounts: bool) -
 
 
 def _usual(resolution: Resolution) -> bool:
-    """Whether the containers have as many devices as the words alone give them."""
+    """Whether the containers have as many devices as the annotations alone give them."""
     hardware = resolution.accelerator
     if hardware.slice is not None:
         return True
@@ -313,7 +313,7 @@ def _values(found: Any) -> Iterator[Put | Append]:
 
 
 def _present(new: Any, ours: Iterable[Put | Append], alone: Sequence[Path]) -> Iterator[tuple[Put | Append, Remove]]:
-    """Those of our values that `new` has, with the place where each stands; none that is to be left `alone`."""
+    """Those of our values that `new` has, with their positions, except those to be left `alone`."""
     seen: set[Path] = set()
     theirs = _Theirs(new)
     for edit in ours:
@@ -334,7 +334,7 @@ def _item(new: Any, edit: Append) -> Path | None:
 
 
 class _Theirs:
-    """What the user's own file has: as kubectl keeps it, or as the API server notes it of an apply."""
+    """What the user's own file has: as kept by kubectl, or as recorded by the API server for an apply."""
 
     def __init__(self, new: Any) -> None:
         self._new = new
@@ -342,9 +342,9 @@ class _Theirs:
         self._fields = {operation: _all_fields(_managers(new, operation)) for operation in ("Apply", "Update")}
 
     def have(self, path: Path) -> bool:
-        """Whether it has the very value at `path`.
+        """Whether it has the value at `path`.
 
-        Notes of other writes name fields that the API server filled in as well; but it fills no annotation in.
+        Records of other writes include fields that the API server filled in; but it fills in no annotations.
         """
         if at(self._applied, path) is not None:
             return bool(at(self._applied, path) == at(self._new, path))
@@ -353,7 +353,7 @@ class _Theirs:
 
 
 def _all_fields(managers: Iterable[Any]) -> dict[str, Any]:
-    """The fields of several managers as those of one: a field is there where any of them has it."""
+    """The union of the fields of several managers."""
     union: dict[str, Any] = {}
     for manager in managers:
         _add_fields(union, at(manager, ("fieldsV1",)))
@@ -361,7 +361,7 @@ def _all_fields(managers: Iterable[Any]) -> dict[str, Any]:
 
 
 _DEEPEST: Final = 64
-"""Levels of noted fields that are looked at; what we write stands higher."""
+"""Levels of managed fields that are searched; what we write is less deep."""
 
 
 def _add_fields(union: dict[str, Any], fields: Any, depth: int = 0) -> None:
@@ -371,7 +371,7 @@ def _add_fields(union: dict[str, Any], fields: Any, depth: int = 0) -> None:
 
 
 def _files(new: Any) -> list[Any]:
-    """What is known of the user's file: kubectl's copy, else the names of the fields that applies had."""
+    """What is known about the user's file: kubectl's copy, else the fields of applies."""
     if not at(new, ("metadata", "managedFields")):
         return []
     applied = _last_applied(new)
@@ -379,7 +379,7 @@ def _files(new: Any) -> list[Any]:
 
 
 def _have_placeholder(files: Sequence[Any]) -> bool:
-    """Whether any file has one; one that is too deep to be looked through may."""
+    """Whether any file has one, or is too deep to be searched."""
     try:
         return any(map(_has_placeholder, files))
     except RecursionError:
@@ -412,7 +412,7 @@ def _last_applied(new: Any) -> Any:
 
 
 def _covers(fields: Any, obj: Any, path: Path) -> bool:
-    """Whether managed fields name this very field; items of lists are named by what tells them apart."""
+    """Whether managed fields contain this field; list items are identified by their keys."""
     for segment in path:
         obj = child(obj, segment)
         name = at(obj, ("name",)) if isinstance(segment, int) else None

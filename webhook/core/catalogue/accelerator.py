@@ -1,10 +1,10 @@
-"""What a type turns out to be: one accelerator on one platform, as injection needs it. Pure."""
+"""What a type means: one accelerator on one platform, as injection needs it. Pure."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import final
 
 Selector = tuple[tuple[str, tuple[str, ...]], ...]
-"""Node labels, each with the values of which one will do."""
+"""Node labels, each with its acceptable values."""
 
 
 def toleration(taint: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ class Slice:
     chips_per_host_bounds: str
     host_bounds: str
     wrap: str
-    resilient: bool  # goes on after a broken link between chips: ENABLE_ICI_RESILIENCY
+    resilient: bool  # survives a broken link between chips: ENABLE_ICI_RESILIENCY
     ports: tuple[int, ...]  # TPU_RUNTIME_METRICS_PORTS of one host
     multislice: bool  # several slices can form one job over the data-centre network (not v2, v3)
     divisible: bool  # a host's chips may be divided among containers (tpu7x only)
@@ -39,20 +39,20 @@ class Slice:
 @final
 @dataclass(frozen=True)
 class Accelerator:
-    """One resolved type on one platform: everything that injection needs to know of the hardware."""
+    """One resolved type on one platform: everything that injection needs to know about the hardware."""
 
     name: str  # canonical: "tpu-v4-16", "nvidia-h100-80gb"
     family: str  # "tpu", "nvidia", "amd", "intel", "gaudi", "neuron"
     resource: str  # "google.com/tpu"
-    count: int | None  # devices of one pod, where the type fixes it (TPU, AWS instance); None: the user's
-    most: int | None  # the most devices that one node has; None: not known
+    count: int | None  # devices of one Pod, if the type fixes it (TPU, AWS instance); None: the user decides
+    most: int | None  # maximum number of devices in one node; None: unknown
     _: KW_ONLY
-    hosts: int = 1  # pods that the type needs (a legacy TPU Node slice: 1, whatever its slice has)
+    hosts: int = 1  # Pods that the type needs (a legacy TPU Node slice: 1, whatever its slice has)
     selector: Selector = ()  # label, values (one: nodeSelector; several: affinity In)
     tolerations: tuple[str, ...] = ()  # taints: KEY, or KEY=VALUE:EFFECT
-    annotations: tuple[tuple[str, str], ...] = ()  # on the pod (legacy TPU Node: the TensorFlow version)
-    extras: tuple[tuple[str, int], ...] = ()  # other resources that come with it, per pod (EFA devices)
+    annotations: tuple[tuple[str, str], ...] = ()  # on the Pod (legacy TPU Node: the TensorFlow version)
+    extras: tuple[tuple[str, int], ...] = ()  # other resources that come with it, per Pod (EFA devices)
     slice: Slice | None = None  # TPUs only (legacy TPU Node resources too)
     per_host_choices: tuple[int, ...] = ()  # chips per host of this shape's other forms (v5e-8, v6e-8: 4)
     form: str = ""  # what of the site config changed the labels, for people: "gfd.mig: single"
-    pinned: bool = True  # False: a model for which no node label of this platform is known
+    pinned: bool = True  # False: a model without a known node label on this platform

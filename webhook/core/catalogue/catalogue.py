@@ -19,7 +19,7 @@ from webhook.core.topology import Shape
 from webhook.errors import BadConfig
 
 Sourced = tuple[str, AnyEntry]
-"""An entry and where it stands, for errors: "tpu.yaml: $[3]"."""
+"""An entry and its position, for errors: "tpu.yaml: $[3]"."""
 
 ACCELERATOR_LABEL: Final = "cloud.google.com/gke-tpu-accelerator"
 TOPOLOGY_LABEL: Final = "cloud.google.com/gke-tpu-topology"
@@ -28,7 +28,7 @@ INSTANCE_LABEL: Final = "node.kubernetes.io/instance-type"
 
 KARPENTER: Final = "karpenter.k8s.aws/"
 AUTO_MODE: Final = "eks.amazonaws.com/"
-"""EKS Auto Mode has Karpenter's labels under a prefix of its own.
+"""EKS Auto Mode has Karpenter's labels under its own prefix.
 
 Source: https://docs.aws.amazon.com/eks/latest/userguide/create-node-pool.html
 """
@@ -40,7 +40,7 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin/blob/4626a9f4/pkg/tpu/uti
 """
 
 REMEMBERED: Final = 4096
-"""Resolved names that are kept. Users choose names, so what is kept has a bound."""
+"""Resolved names that are cached. Users choose names, so the cache is bounded."""
 
 PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 SINGLE: Final = "gfd.mig: single"
@@ -51,13 +51,13 @@ SHARED: Final = "-SHARED"
 UNDIVIDED: Final = GfdSettings()
 
 PART: Final = "-mig-"
-"""Between a model and the profile of its part."""
+"""Between a model and the profile of its partition."""
 
 NEAREST: Final = 3
 """Names that a denial suggests."""
 
 LONGEST_NAME: Final = 63
-"""Characters of a name that are compared with others; no type's name is longer."""
+"""Characters of a name that are compared with others; no type name is longer."""
 
 _TPU: Final = re.compile(
     r"(?:tpu-)?(?P<generation>[a-z0-9]++)-(?P<size>[1-9][0-9]{0,6}|[1-9][0-9]*+(?:x[1-9][0-9]*+)++)"
@@ -65,7 +65,7 @@ _TPU: Final = re.compile(
 
 
 class Catalogue:
-    """All types that this site knows, on its platform. Only its memory of resolved names changes."""
+    """All types that this site knows, on its platform. Only its cache of resolved names is mutable."""
 
     def __init__(
         self,
@@ -139,8 +139,8 @@ class Catalogue:
     ) -> Accelerator:
         """The accelerator that `name` means; raises `Denied` with what would be valid.
 
-        `chips_per_host` picks among `per_host_choices`; anything else is the type's own first choice. `where` the
-        topology stands is only for the denial.
+        `chips_per_host` picks one of `per_host_choices`; anything else means the type's own default. `where` the
+        topology is set is only for the denial.
         """
         key = (name, topology, chips_per_host)
         found = self._resolved.get(key)
@@ -172,13 +172,13 @@ class Catalogue:
         return next((e.name for e in every if spelling(alias) in map(spelling, e.aliases)), "")
 
     def matching(self, pattern: str) -> Iterator[str]:
-        """The names that a shell pattern (`nvidia-*`) means."""
+        """The names that match a shell pattern (`nvidia-*`)."""
         return (name for name in self._names if fnmatchcase(name, pattern))
 
     def any_model(self, resource: str) -> str:
-        """The name of the type that a resource alone means: `nvidia-gpu`, `nvidia-mig-1g.5gb`, `tpu-any`.
+        """The name of the type that a resource by itself means: `nvidia-gpu`, `nvidia-mig-1g.5gb`, `tpu-any`.
 
-        Empty where there is none. `tpu-any` is no type that can be asked for, only a name for patterns.
+        Empty if there is none. `tpu-any` cannot be requested, it is only a name for patterns.
         """
         if resource == TPU_RESOURCE:
             return "tpu-any"
@@ -233,7 +233,7 @@ class Catalogue:
         return found
 
     def _device(self, name: str) -> Accelerator:
-        """Everything but TPUs."""
+        """Everything except TPUs."""
         entry = self._spelled.get(spelling(name))
         if isinstance(entry, Devices):
             return self._any(entry)
@@ -298,7 +298,7 @@ class Catalogue:
         )
 
     def _part(self, name: str) -> Accelerator:
-        """A part of a GPU: `nvidia-a100-40gb-mig-1g.5gb`, or of any model: `nvidia-mig-1g.5gb`."""
+        """A partition of a GPU: `nvidia-a100-40gb-mig-1g.5gb`, or of any model: `nvidia-mig-1g.5gb`."""
         spelled = spelling(name)
         for prefix, (devices, profiles) in self._parts.items():
             profile = spelled.removeprefix(prefix)
@@ -399,7 +399,7 @@ class Catalogue:
         )
 
     def _legacy(self, rules: Tpu, figures: Slice) -> Accelerator:
-        """One pod has the whole slice, counts TensorCores, and runs on any node."""
+        """One Pod has the whole slice, counts TensorCores, and runs on any node."""
         cores = figures.chips * rules.cores_per_chip
         return Accelerator(
             name=f"{rules.prefix}-{cores}",
@@ -420,7 +420,7 @@ class Catalogue:
         return Denied("unknown-type", value=name, nearest=near)
 
     def _nearest(self, spelled: str) -> list[str]:
-        """What was probably meant: parts of that model, else names that have it as a word, else names nearly so."""
+        """What was probably meant: partitions of that model, else names that contain it, else similar names."""
         for prefix, (_, profiles) in self._parts.items():
             if spelled.startswith(prefix):
                 parts = [prefix + profile for profile in sorted(profiles)]
@@ -433,19 +433,19 @@ class Catalogue:
 
 
 def spelling(name: str) -> str:
-    """How names are compared: without regard to case, and `_` is `-` (`tpu_v3_8`)."""
+    """How names are compared: case-insensitively, and `_` is `-` (`tpu_v3_8`)."""
     return name.lower().replace("_", "-")
 
 
 def _spelled(entries: Iterable[AnyEntry]) -> dict[str, AnyEntry]:
-    """Entries by every spelling that is not a TPU's; a name is stronger than another entry's alias."""
+    """Entries by every spelling that is not a TPU's; a name takes precedence over another entry's alias."""
     every = [entry for entry in entries if not isinstance(entry, Tpu)]
     spelled: dict[str, AnyEntry] = {spelling(alias): e for e in every if isinstance(e, Model) for alias in e.aliases}
     return spelled | {spelling(entry.name): entry for entry in every}
 
 
 def _profiles(entries: Iterable[AnyEntry]) -> dict[str, dict[str, None]]:
-    """Of each entry of devices the profiles that any of its models has, each once, in order."""
+    """For each entry of devices, the profiles that any of its models has, without duplicates, in order."""
     profiles: dict[str, dict[str, None]] = {}
     for entry in entries:
         if isinstance(entry, Model):
@@ -464,19 +464,19 @@ def _sizes(entries: dict[str, AnyEntry]) -> dict[str, dict[str, int]]:
 
 
 def _sourced(where: str, entries: Iterable[AnyEntry]) -> dict[str, Sourced]:
-    """Entries of one file by name, each with its place; raises `BadConfig` where a name is there twice."""
+    """Entries of one file by name, each with its position; raises `BadConfig` if a name occurs twice."""
     sourced: dict[str, Sourced] = {}
     for index, entry in enumerate(entries):
         if entry.name in sourced:
-            raise BadConfig(f"{where}[{index}].name: {entry.name} is there already, at {sourced[entry.name][0]}")
+            raise BadConfig(f"{where}[{index}].name: {entry.name} is already defined, at {sourced[entry.name][0]}")
         sourced[entry.name] = (f"{where}[{index}]", entry)
     return sourced
 
 
 def _check_links(sourced: dict[str, Sourced], own: str) -> None:
-    """Entries name only entries that exist; raises `BadConfig`.
+    """Entries must refer only to existing entries; raises `BadConfig`.
 
-    A site's entry, whose place begins with `own`, is to blame where it replaced what a packaged one names.
+    A site's entry, whose position begins with `own`, is at fault if it replaced what a built-in one refers to.
     """
     for where, entry in sourced.values():
         if isinstance(entry, Model):
@@ -525,7 +525,7 @@ def _either(selector: Selector) -> Selector:
 
 
 def slice_of(rules: Tpu, shape: Shape, per_host: int) -> Slice:
-    """Everything that libtpu wants to know of a slice."""
+    """Everything that libtpu needs to know about a slice."""
     chips = topology.volume(shape)
     grid = topology.host_bounds(shape, per_host)
     if grid is None:
@@ -548,7 +548,7 @@ def slice_of(rules: Tpu, shape: Shape, per_host: int) -> Slice:
 
 
 def _resilient(rules: Tpu, shape: Shape) -> bool:
-    """Only whole cubes have links to spare."""
+    """Only whole cubes have redundant links."""
     return rules.ici_resiliency and rules.cubes is not None and min(shape) >= rules.cubes.edge
 
 

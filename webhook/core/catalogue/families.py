@@ -1,4 +1,4 @@
-"""Which family of hardware a resource's name, or an annotation, asks for. Pure."""
+"""Which hardware family a resource name, or an annotation, requests. Pure."""
 
 from collections.abc import Iterable
 from typing import Final, final
@@ -11,11 +11,11 @@ TPU_RESOURCE: Final = "google.com/tpu"
 
 @final
 class Families:
-    """Every name by which the catalogue's hardware can be asked for, with the family that it belongs to."""
+    """Every name by which the catalogue's hardware can be requested, with its family."""
 
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
         self._resources: dict[str, str] = {TPU_RESOURCE: TPU}
-        self._prefixes: dict[str, list[tuple[str, str]]] = {}  # by domain, which few of them share
+        self._prefixes: dict[str, list[tuple[str, str]]] = {}  # by domain, since few share one
         self.annotations: dict[str, str] = {}
         for entry in entries:
             if isinstance(entry, Tpu):
@@ -33,7 +33,7 @@ class Families:
                 self._resources[pattern] = family
 
     def of_resource(self, resource: str) -> str:
-        """The family; empty where the resource is none of the catalogue's hardware."""
+        """The family; empty if the resource is not in the catalogue."""
         domain, slash, _ = resource.partition("/")
         if not slash:
             return ""

@@ -1,4 +1,4 @@
-"""What a TPU generation can be: its sizes, topologies and names, worked out from its entry. Pure."""
+"""The sizes, topologies and names of a TPU generation, computed from its entry. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -35,7 +35,7 @@ def has_default(rules: Tpu, volume: int) -> bool:
 
 
 def possible_shapes(rules: Tpu, volume: int) -> tuple[Shape, ...]:
-    """Every shape of `volume` chips that the generation can have, the most compact first."""
+    """Every possible shape of `volume` chips in the generation, the most compact first."""
     listed = [shape for shape in map(topology.parse, rules.shapes) if shape]
     found = {shape for shape in listed if topology.volume(shape) == volume}
     cubes = rules.cubes
@@ -45,7 +45,7 @@ def possible_shapes(rules: Tpu, volume: int) -> tuple[Shape, ...]:
 
 
 TOPOLOGY: Final = "accel.io/topology"
-"""Where a topology is asked for, unless another place says so."""
+"""Where a topology is requested, unless stated otherwise."""
 
 
 def wanted_shape(rules: Tpu, size: str, name: str, asked: str | None, where: str = TOPOLOGY) -> Shape:
@@ -60,7 +60,7 @@ def wanted_shape(rules: Tpu, size: str, name: str, asked: str | None, where: str
 
 
 def _shape_of_number(rules: Tpu, cores: int, name: str, asked: bool) -> Shape:
-    """The default topology; where there is none, any will do for its volume if a topology is asked for."""
+    """The default topology; if there is none, any shape of that volume, if a topology is requested."""
     chips, rest = divmod(cores, rules.cores_per_chip)
     shapes = () if rest else possible_shapes(rules, chips)
     if not shapes:
@@ -85,7 +85,7 @@ def _asked_shape(rules: Tpu, chips: int, asked: str, where: str) -> Shape:
 
 
 def no_such_size(rules: Tpu, cores: int, name: str) -> Denied:
-    """Names the generation's sizes around the one that was asked for."""
+    """Names the generation's sizes around the requested one."""
     sizes = [chips * rules.cores_per_chip for chips in default_volumes(rules)]
     near = sorted(sizes, key=lambda n: abs(n - cores))[:3]
     return Denied("unknown-type", value=name, nearest=", ".join(f"{rules.prefix}-{n}" for n in near))
@@ -98,7 +98,7 @@ def nearby_shapes(rules: Tpu, volume: int) -> tuple[Shape, ...]:
 
 
 def checked_shape(rules: Tpu, text: str, where: str, value: str) -> Shape:
-    """The shape that `text` means, if the generation can have it; else `Denied` about the field `where`."""
+    """The shape that `text` means, if possible in the generation; else `Denied` about the field `where`."""
     shape = topology.parse(text)
     if shape is None or len(shape) != rules.dimensions:
         example = rules.shapes[-1]
@@ -125,7 +125,7 @@ def canonical_name(rules: Tpu, shape: Shape) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """A few of `names` for a sentence, and how many more there are."""
+    """A few of `names` for a message, and how many more there are."""
     every = list(names)
     more = f" and {len(every) - LISTED} more" if len(every) > LISTED else ""
     return ", ".join(every[:LISTED]) + more

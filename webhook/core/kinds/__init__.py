@@ -1,1 +1,1 @@
-"""Every kind of workload: one module per kind, or per family of kinds."""
+"""All kinds of workload: one module per kind, or per family of kinds."""

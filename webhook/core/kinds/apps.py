@@ -1,6 +1,7 @@
-"""Kinds that are checked at admission: Deployment, ReplicaSet, StatefulSet, CronJob. Their Pods or Jobs are injected.
+"""Kinds that are only validated at admission: Deployment, ReplicaSet, StatefulSet, CronJob. Their Pods or Jobs are
+injected.
 
-Patching a Deployment's ReplicaSet makes the Deployment create ReplicaSets without end, so these are patched
+If a Deployment's ReplicaSet were patched, the Deployment would create ReplicaSets endlessly, so these are patched
 only offline, where no Pod admission follows. Pure.
 """
 
@@ -40,7 +41,7 @@ class Checked(Kind[App]):
     queued: Path | None = None
 
     def templates(self, app: App) -> Iterator[PodTemplate]:
-        """spec.template. Of the object's own annotations nothing is carried to the Pods."""
+        """spec.template. The object's own annotations are not copied to the Pods."""
         if app.spec is not None and app.spec.template is not None:
             template = app.spec.template
             levels = (inject_key_only(app.metadata), template.metadata or NO_METADATA)
@@ -49,7 +50,7 @@ class Checked(Kind[App]):
     reapply = "judged"
 
     def skipped(self, app: App, site: Site) -> str | None:
-        """What a controller that we know makes of an object was injected there."""
+        """The objects of a known controller were injected through their owner."""
         return owned(app.metadata, site)
 
     def resolve_group(self, _app: App, targets: Targets, _context: Context) -> Targets:
@@ -86,7 +87,7 @@ class ReplicaSet(Unindexed):
     plural = "replicasets"
 
     def judged_before(self, app: App) -> bool:
-        """A Deployment's: to deny it would stop the roll-out of one that is older than we are."""
+        """A Deployment's: denying it would stop the rollout of one that is older than our installation."""
         return controller_of(app.metadata) is not None
 
 
@@ -98,11 +99,11 @@ class StatefulSet(Checked):
     plural = "statefulsets"
 
     def resolve_group(self, app: App, targets: Targets, _context: Context) -> Targets:
-        """The index of a Pod is its host's where the Pods are one slice."""
+        """If the Pods are one slice, a Pod's index is its host's."""
         return [_with_hosts(app, target) for target in unindexed(targets)]
 
     def object_edits(self, app: App, targets: Targets, _context: Context) -> Findings:
-        """A StatefulSet has an index; whole slices of Pods that start together are the user's to see to."""
+        """A StatefulSet has an index; the user must ensure whole slices of Pods that start together."""
         spec = app.spec or NO_SPEC
         for target in targets:
             hardware = target.resolution.accelerator
@@ -119,7 +120,7 @@ class StatefulSet(Checked):
 
 
 def _with_hosts(app: App, target: Target) -> Target:
-    """The target with its hosts' names, where the Pods from index 0 on are exactly the hosts of one slice."""
+    """The target with its host names, if the Pods from index 0 on are exactly the hosts of one slice."""
     spec, name, resolution = app.spec or NO_SPEC, (app.metadata or NO_METADATA).name, target.resolution
     start = spec.ordinals.start if spec.ordinals is not None else 0
     if resolution.worker is None or not name or not spec.serviceName or start:
@@ -131,7 +132,7 @@ def _with_hosts(app: App, target: Target) -> Target:
 
 
 MINUTE: Final = "12345678"
-"""A CronJob's Jobs are called after the minute of their schedule.
+"""A CronJob's Jobs are named after their scheduled minute.
 
 Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/controller/cronjob/utils.go
 """
@@ -166,7 +167,7 @@ class CronJob(Kind[schema.CronJob]):
         return [with_hosts(target, None) for target in targets]
 
     def object_edits(self, cron: schema.CronJob, targets: Targets, _context: Context) -> Findings:
-        """The Job's own fields, as the Job will get them at its admission."""
+        """The Job's own fields, as the Job gets them at its admission."""
         job = (cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE
         for target in targets:
             yield from one_slice(target, job.metadata, job.spec, ("spec", "jobTemplate"))

@@ -1,4 +1,4 @@
-"""batch/v1 Job, and what a Job template of any kind needs for a slice of several hosts. Pure."""
+"""batch/v1 Job, and what the Job template of any kind needs for a multi-host slice. Pure."""
 
 from collections.abc import Iterator
 from typing import Final, final
@@ -19,13 +19,13 @@ MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 
 
 def hosts_hint(spec: JobSpec | None) -> int | None:
-    """The number of Pods that the user wrote, where it is more than the API's default."""
+    """The number of Pods that the user set, if it is more than the API's default."""
     number = spec and (spec.parallelism or spec.completions)
     return number if number and number > 1 else None
 
 
 def with_hosts(target: Target, name: str | None) -> Target:
-    """The target with its hosts' names; `name` is the Job's, where it has one already."""
+    """The target with its host names; `name` is the Job's, if it already has one."""
     subdomain = target.template.spec.subdomain or None
     resolution = slices.with_worker(target.template, target.resolution, slices.job_worker(subdomain, alone=True))
     if resolution.worker is not None and resolution.multi_host and subdomain is None and _unnamed(target):
@@ -36,12 +36,12 @@ def with_hosts(target: Target, name: str | None) -> Target:
 
 
 def _unnamed(target: Target) -> bool:
-    """Whether the user leaves the names of the hosts to others."""
+    """Whether the user does not set the host names."""
     return slices.HOSTNAMES in slices.unset(target.resolution)
 
 
 def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defaulted: bool) -> Iterator[Edit | Warn]:
-    """parallelism = completions = hosts, Indexed; another number is denied.
+    """parallelism = completions = hosts, Indexed; any other number is denied.
 
     `defaulted`: the API server fills parallelism 1, completions 1 and NonIndexed in, so those count as unset.
     Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/batch/v1/defaults.go
@@ -52,7 +52,7 @@ def indexed_edits(resolution: Resolution, spec: JobSpec | None, path: Path, defa
         number = getattr(spec, field)
         if number == hardware.hosts:
             continue
-        if resolution.stored and number not in (None, 1):  # made smaller or larger, or paused with 0
+        if resolution.stored and number not in (None, 1):  # scaled down or up, or paused with 0
             if number:
                 facts = {"field": field, "number": number, "type": hardware.name, "hosts": hardware.hosts}
                 yield Warn("resized", facts)
@@ -75,7 +75,7 @@ def _dotted(path: Path) -> str:
 
 
 def one_slice(target: Target, metadata: Metadata | None, spec: JobSpec | None, path: Path) -> Findings:
-    """What a Job with these metadata and this spec, or a template of Jobs at `path`, needs for several hosts."""
+    """What a Job with this metadata and spec, or a Job template at `path`, needs for several hosts."""
     resolution, hardware = target.resolution, target.resolution.accelerator
     if not resolution.multi_host:
         return
@@ -92,14 +92,14 @@ def one_slice(target: Target, metadata: Metadata | None, spec: JobSpec | None, p
 
 
 def named_hosts(target: Target, metadata: Metadata | None, *ends: str) -> Iterator[Warn]:
-    """The names of a slice's hosts: of the Job's own, or of another's name with `ends` after it."""
+    """Checks the names of a slice's hosts: derived from the Job's own name, or from another's plus `ends`."""
     resolution = target.resolution
     if resolution.multi_host and not resolution.stored:
         yield from host_names(metadata, *ends, resolution.accelerator.hosts - 1)
 
 
 def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Edit]:
-    """Volcano makes one PodGroup per Job; this makes it a gang. Unless the Pods have a group already."""
+    """Volcano creates one PodGroup per Job; this makes it a gang, unless the Pods already have a group."""
     if annotations_of(metadata).get(scheduling.MIN_MEMBER) is None:
         yield Put((*path, "annotations", scheduling.MIN_MEMBER), str(hosts))
 
@@ -123,7 +123,7 @@ class Job(Kind[schema.Job]):
         return [PodTemplate(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
 
     def skipped(self, job: schema.Job, site: Site) -> str | None:
-        """What a controller that we know makes of an object was injected there. Any other's Job is a Job."""
+        """The Jobs of a known controller were injected through their owner. Any other Job is treated as a Job."""
         return owned(job.metadata, site)
 
     def resolve_group(self, job: schema.Job, targets: Targets, _context: Context) -> Targets:
@@ -132,7 +132,7 @@ class Job(Kind[schema.Job]):
         return [with_hosts(target, name) for target in targets]
 
     def object_edits(self, job: schema.Job, targets: Targets, _context: Context) -> Findings:
-        """The Job's own fields, for a slice of several hosts."""
+        """The Job's own fields, for a multi-host slice."""
         for target in targets:
             yield from one_slice(target, job.metadata, job.spec, ())
             yield from named_hosts(target, job.metadata)

@@ -88,7 +88,7 @@ def _domains(jobset: schema.JobSet, targets: Targets) -> list[list[Member]]:
 
 
 def _split(jobset: schema.JobSet, targets: Targets) -> dict[int, Slices]:
-    """The targets whose slices are to be jobs of their own, where there is more than one slice of several hosts."""
+    """The targets whose slices are separate jobs, if there is more than one multi-host slice."""
     members = [t for t in targets if t.resolution.multi_host]
     if sum(_job_of(jobset, t)[1].jobs for t in members) < 2:
         return {}
@@ -101,7 +101,7 @@ def _groups_of(jobset: schema.JobSet) -> Counter[str]:
 
 
 def _check_domain(domain: Sequence[Member]) -> None:
-    """One job's slices are alike, and run at the same time.
+    """The slices of one job must be identical, and run at the same time.
 
     Source: https://cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice
     """
@@ -134,7 +134,7 @@ def _count(jobset: schema.JobSet, groups: Counter[str], domain: Sequence[Member]
 
 
 def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
-    """The groupName under which all Jobs are this domain's: their own, or ours to be set; None where there is none."""
+    """The groupName under which all Jobs belong to this domain: their own, or one that we set; None without one."""
     group = domain[0].job.group
     if groups[group] == len(domain):
         return group
@@ -142,9 +142,9 @@ def _group_name(groups: Counter[str], domain: Sequence[Member]) -> str | None:
 
 
 def _slices(jobset: schema.JobSet, domain: Sequence[Member], number: str, index: str) -> Slices:
-    """Worker 0 of slice 0 coordinates: the user's own coordinator where it is that Pod, else its host name.
+    """Worker 0 of slice 0 coordinates: the user's own coordinator if it is that Pod, else its host name.
 
-    Slice 0 is the first Job that there is: a member can have `replicas: 0`.
+    Slice 0 is the first existing Job: a member can have `replicas: 0`.
     """
     first = next(member.job for member in domain if member.job.jobs)
     counts = (slices.field(number), slices.field(index))
@@ -155,7 +155,7 @@ def _slices(jobset: schema.JobSet, domain: Sequence[Member], number: str, index:
 
 
 def _name(jobset: schema.JobSet) -> str:
-    """The name, or with generateName the variable that will hold it: admission comes before the name is made."""
+    """The name, or with generateName the variable that will contain it: admission precedes name generation."""
     return (jobset.metadata and jobset.metadata.name) or f"$({JOBSET_NAME})"
 
 
@@ -179,8 +179,8 @@ def _groups(jobset: schema.JobSet, targets: Targets) -> Iterator[Edit]:
 
 
 def _replicas_for_hosts(jobset: schema.JobSet, targets: Targets) -> Iterator[Warn]:
-    """A replica is a slice. Who asks for the chips by hand, and has as many replicas as a slice has hosts, thinks that
-    it is a host."""
+    """A replica is a slice. A user who requests the chips directly, with as many replicas as a slice has hosts,
+    probably takes it for a host."""
     for target in targets:
         hardware, (_, job) = target.resolution.accelerator, _job_of(jobset, target)
         spec = (job.template or NO_TEMPLATE).spec or JobSpec()
@@ -192,20 +192,20 @@ def _replicas_for_hosts(jobset: schema.JobSet, targets: Targets) -> Iterator[War
 
 
 PROCESS_ID: Final = "JAX_PROCESS_ID"
-"""Made of the index in a Job, it is the same in every slice.
+"""Derived from the index in a Job, it is the same in every slice.
 
 Source: https://github.com/kubeflow/trainer/issues/3537
 """
 
 SUFFIX: Final = "xxxxx"
-"""What makes the name of a Pod unique. JobSet counts it where it checks the names of hosts.
+"""The suffix that makes a Pod name unique. JobSet includes it when it validates host names.
 
 Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
 """
 
 
 def _host_names(jobset: schema.JobSet, targets: Targets) -> Iterator[Warn]:
-    """The longest name, where hosts find each other by name."""
+    """Checks the longest name, if hosts find each other by name."""
     for target in targets:
         resolution = target.resolution
         if not resolution.stored and (resolution.multi_host or resolution.slices is not None):
@@ -233,7 +233,7 @@ def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, contex
 
 
 def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, target: Target) -> bool:
-    """Whether the user already said where slices go."""
+    """Whether the user has already chosen where slices go."""
     template = target.template
     if target.resolution.formed or pinned(template, NODE_POOL):
         return True
@@ -243,13 +243,13 @@ def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, target: Targe
 
 TRAINER: Final = "trainer"
 NODE: Final = "node"
-"""Kubeflow Trainer's words for the step that trains, and for the job of MPI's nodes, which has no step.
+"""Kubeflow Trainer's name for the training step, and for the job of MPI's nodes, which has no step.
 
 Source: https://github.com/kubeflow/trainer/blob/master/pkg/constants/constants.go
 """
 
 PATHWAYS_HEAD: Final = "pathways-head"
-"""It gets the PathwaysJob's annotations as the workers do, and coordinates without chips.
+"""It gets the PathwaysJob's annotations like the workers, but coordinates without chips.
 
 Source: https://github.com/google/pathways-job/blob/main/internal/controller/pathwaysjob_controller.go
 """
@@ -268,7 +268,7 @@ def _of_pathways(jobset: schema.JobSet) -> bool:
 
 
 def _works(jobset: schema.JobSet) -> Callable[[ReplicatedJob], bool]:
-    """Whether what the JobSet says is meant for a replicated job: not for the helpers that a controller puts beside."""
+    """A test whether the JobSet's annotations apply to a replicated job: not to the helpers that a controller adds."""
     if _of_pathways(jobset):
         return lambda job: job.name != PATHWAYS_HEAD
     steps = [labels_of((job.template or NO_TEMPLATE).metadata).trainer_step for job in replicated_jobs(jobset)]
@@ -308,7 +308,7 @@ class JobSet(Kind[schema.JobSet]):
             )
 
     def resolve_group(self, jobset: schema.JobSet, targets: Targets, _context: Context) -> Targets:
-        """Each target with its slices, where its domain has more than one, and its worker names."""
+        """Each target with its slices, if its domain has more than one, and its worker names."""
         _check_hostnames(jobset, targets)
         counted: dict[int, Slices] = {}
         groups = _groups_of(jobset)
@@ -338,11 +338,11 @@ class JobSet(Kind[schema.JobSet]):
                 yield from divided_ids(target)
 
     def slices(self, jobset: schema.JobSet, target: Target) -> int | None:
-        """Each of a replicated job's replicas is one."""
+        """Each replica of a replicated job is one."""
         return _job_of(jobset, target)[1].jobs
 
     def defaults(self, jobset: schema.JobSet) -> Iterator[Edit]:
-        """What JobSet's webhook fills in at CREATE and not at UPDATE: without it every second client-side apply fails.
+        """What JobSet's webhook fills in on CREATE but not on UPDATE: without it every second client-side apply fails.
 
         Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/webhooks/jobset_webhook.go
         """

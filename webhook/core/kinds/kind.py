@@ -1,4 +1,4 @@
-"""What a kind of workload is to us: where it keeps its pod templates, and which rules come with them. Pure.
+"""The interface of a kind of workload: where its pod templates are, and what depends on the whole object. Pure.
 
 A kind is one module with a class, which may read more than its templates, and one entry in `registry.WORKLOADS`.
 """
@@ -21,7 +21,7 @@ from webhook.core.template import PodTemplate, annotations_of, controller_of, ki
 @final
 @dataclass(init=False)
 class Target:
-    """A pod template that asked, and what it gets."""
+    """A pod template that asks for an accelerator, and what it gets."""
 
     template: PodTemplate
     resolution: Resolution
@@ -32,7 +32,7 @@ class Target:
 
     @property
     def described(self) -> str:
-        """Its type, and the topology where it has one."""
+        """Its type, and its topology, if any."""
         hardware = self.resolution.accelerator
         return f"{hardware.name} {hardware.slice.topology if hardware.slice else ''}".strip()
 
@@ -40,13 +40,13 @@ class Target:
 @final
 @dataclass(init=False)
 class Context:
-    """Where and how an object is looked at."""
+    """The context in which an object is processed."""
 
     namespace: str  # the request's: an object's own can be empty
     site: Site
     offline: bool  # no Pod admission follows: everything must be in the manifest
-    stored: bool  # an update of an object whose values are kept, whatever today's rules would say
-    created: bool  # a new object, or a file: whatever injection wrote into it, it wrote into a copy of the user's
+    stored: bool  # an update of an object whose values are kept, whatever the current rules say
+    created: bool  # a new object, or a file: any injected values in it are the user's copies
 
     def __init__(
         self, namespace: str, site: Site, *, offline: bool = False, stored: bool = False, created: bool = True
@@ -59,13 +59,13 @@ class Context:
 
 
 LONGEST_HOST_NAME: Final = 63
-"""Characters of a label of DNS."""
+"""Characters of a DNS label."""
 
 Targets = Sequence[Target]
 
 
 def with_devices(targets: Targets) -> Targets:
-    """Those that get devices: to their kind the others are no part of a slice."""
+    """Those that get devices: the others are not part of a slice."""
     return [target for target in targets if not target.resolution.placed_only]
 
 
@@ -76,7 +76,7 @@ V = TypeVar("V")
 
 
 class Kind(Generic[V]):
-    """One kind of workload, for objects that its view `V` reads. What it does not say, it has from here."""
+    """One kind of workload, for objects decoded as its view `V`, with defaults for everything optional."""
 
     group: str
     kind: str
@@ -84,14 +84,14 @@ class Kind(Generic[V]):
     view: type[V]
     versions: tuple[str, ...] = ("v1",)
     patched: bool = True
-    """False: only checked at admission, where its Pods are injected."""
+    """False: only validated at admission; its Pods are injected instead."""
     reapply: str = ""
-    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type; "judged" ones are only
-    told what is wrong. Else empty."""
+    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type; "judged" ones only
+    produce denials and warnings. Else empty."""
     counts_slices: bool = False
-    """Whether several slices of it can be one job."""
+    """Whether several of its slices can form one job."""
     hints: tuple[Path, ...] = ()
-    """Places outside the templates whose value also says which form of a type is meant."""
+    """Paths outside the templates whose value also indicates which form of a type is meant."""
 
     queued: Path | None = ("metadata",)
     """The metadata of what a queue holds as one; None: the object's, which is not ours to write."""
@@ -106,11 +106,11 @@ class Kind(Generic[V]):
         raise NotImplementedError
 
     def skipped(self, _obj: V, _site: Site) -> str | None:
-        """The reason code why the object is left alone as a whole, or None."""
+        """The reason code why the whole object is left alone, or None."""
         return None
 
     def judged_before(self, _obj: V) -> bool:
-        """Whether what made the object was judged when it came: a denial would only stop it, so it is a warning."""
+        """Whether the object's owner was judged when it was created: then a denial becomes a warning."""
         return False
 
     def resolve_group(self, _obj: V, targets: Targets, _context: Context) -> Targets:
@@ -122,7 +122,7 @@ class Kind(Generic[V]):
         return ()
 
     def slices(self, _obj: V, _target: Target) -> int | None:
-        """How many slices, or groups of one, a template makes; None where the kind does not say it."""
+        """How many slices, or groups of one, a template makes; None if the kind does not tell."""
         return None
 
     def stripped(self, obj: V) -> V:
@@ -130,27 +130,27 @@ class Kind(Generic[V]):
         return obj
 
     def defaults(self, _obj: V) -> Iterable[Edit]:
-        """What the kind's own webhook fills in on CREATE alone, where it is missing.
+        """What the kind's own webhook fills in only on CREATE, if it is missing.
 
-        On UPDATE of an immutable kind the stored values are put back, since a second apply loses them with its lists.
+        On UPDATE of an immutable kind the stored values are restored, since a second apply replaces whole lists.
         """
         return ()
 
 
 def owned(metadata: Metadata | None, site: Site) -> str | None:
-    """The reason code of an object that its controller, which we know, takes care of."""
+    """The reason code of an object that belongs to a known controller."""
     owner = controller_of(metadata)
     return "owned" if owner is not None and kind_of(owner) in site.controllers else None
 
 
 def inject_key_only(metadata: Metadata | None) -> Metadata:
-    """An object's metadata as a template sees it that the object's own keys do not reach: whether to leave it alone."""
+    """An object's metadata for a template that its keys do not apply to, except for `accel.io/inject`."""
     said = annotations_of(metadata).get(INJECT)
     return Metadata(annotations=None if said is None else {INJECT: said}, labels=labels_of(metadata))
 
 
 def check_reach(metadata: Metadata | None, template: Path | None) -> None:
-    """Denies a key that no template hears, naming `template`, which would; for objects whose workers are missing."""
+    """Denies a key that applies to no template, and suggests `template`; for objects without workers."""
     said = annotations_of(metadata)
     for key in COPIED:
         if template is not None and key in said and said.get(INJECT) != "false":
@@ -168,7 +168,7 @@ def unindexed(targets: Targets) -> Targets:
 
 
 def worker_ids(targets: Targets) -> Iterator[Warn]:
-    """Warns of hosts of a slice that nobody tells their place: neither a controller, nor we, nor the user."""
+    """Warns about hosts of a slice that learn their place neither from a controller, nor from us or the user."""
     untold: dict[tuple[str, str], None] = {}
     for target in targets:
         resolution = target.resolution
@@ -181,9 +181,9 @@ def worker_ids(targets: Targets) -> Iterator[Warn]:
 
 
 def host_names(metadata: Metadata | None, *ends: object) -> Iterator[Warn]:
-    """Warns of hosts whose names, the object's with `ends` after it, are no label of DNS: nobody could find them.
+    """Warns about hosts whose names, the object's plus `ends`, are not DNS labels: they could not be resolved.
 
-    A name that is to be generated gets five characters.
+    A generated name gets five characters.
     Source: https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/names/generate.go
     """
     named = metadata or NO_METADATA
@@ -197,7 +197,7 @@ def host_names(metadata: Metadata | None, *ends: object) -> Iterator[Warn]:
 
 
 def divided_ids(target: Target) -> Iterator[Warn]:
-    """Warns of ids that no field of a template can say: those of the containers that divide hosts of one slice."""
+    """Warns about ids that no field of a template can set: those of containers that divide the hosts of one slice."""
     resolution = target.resolution
     if resolution.worker is None or not resolution.multi_host or len(resolution.device_containers) == 1:
         return
@@ -206,7 +206,7 @@ def divided_ids(target: Target) -> Iterator[Warn]:
 
 
 def whole_slices(pods: Iterable[tuple[Accelerator, int]]) -> Iterator[Warn]:
-    """Warns of numbers of Pods that are not whole slices; those of one type make up slices together."""
+    """Warns about numbers of Pods that are not whole slices; those of one type form slices together."""
     numbers: dict[Accelerator, int] = {}
     for hardware, number in pods:
         numbers[hardware] = numbers.get(hardware, 0) + number

@@ -24,14 +24,14 @@ from webhook.core.template import NOBODY, PodTemplate
 
 WORKER: Final = "worker"
 LEADS: Final = ("master", "chief")
-"""Roles that train beside the workers, as rank 0."""
+"""Roles that train along with the workers, as rank 0."""
 LAUNCHER: Final = "launcher"
 
 FIELDS: Final = ("pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs")
 
 
 def roles_of(job: TrainingJob) -> Iterator[tuple[str, str, Role]]:
-    """(field, name, role) of each role; names in any case, as their operators take them."""
+    """(field, name, role) of each role; names are case-insensitive, as for their operators."""
     for field in FIELDS:
         for name, role in (getattr(job.spec, field, None) or {}).items():
             if role is not None:
@@ -39,7 +39,7 @@ def roles_of(job: TrainingJob) -> Iterator[tuple[str, str, Role]]:
 
 
 def _trains(job: TrainingJob, name: str) -> bool:
-    """Whether a role's Pods train, so that the object's own metadata is meant for them."""
+    """Whether a role's Pods train, so that the object's own metadata applies to them."""
     role = name.lower()
     return role == WORKER or role in LEADS or (role == LAUNCHER and _launcher_works(job))
 
@@ -60,10 +60,10 @@ def _pods(job: TrainingJob, targets: Targets) -> Iterator[tuple[Accelerator, int
 
 
 def _without_leads(job: TrainingJob, targets: Targets) -> Targets:
-    """The targets without a master that coordinates hosts and is none of them.
+    """The targets without a master that coordinates hosts but is not one of them.
 
-    The workers of a type of several hosts can be whole slices by themselves. A master that hears of the type only from
-    the object is then no host; where its own template says it, it is one.
+    The workers of a multi-host type can be whole slices by themselves. A master that gets the type only from
+    the object is then not a host; if its own template has it, it is.
     """
     workers = [t for t in targets if t.template.name.lower() == WORKER and t.resolution.multi_host]
     if not workers or any(True for _ in whole_slices(_pods(job, workers))):
@@ -97,7 +97,7 @@ class TrainingOperatorJob(Kind[TrainingJob]):
         return unindexed(_without_leads(job, targets))
 
     def object_edits(self, job: TrainingJob, targets: Targets, _context: Context) -> Findings:
-        """Who hears the object's own metadata, and whether the replicas are whole slices."""
+        """Whether the replicas are whole slices, and know their places."""
         places = {name: ("spec", field, name, "template") for field, name, role in roles_of(job) if role.template}
         if not any(_trains(job, name) for name in places):
             check_reach(job.metadata, next(iter(places.values()), None))

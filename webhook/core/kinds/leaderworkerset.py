@@ -1,7 +1,7 @@
 """LeaderWorkerSet: groups of a leader and its workers; each group, or each subgroup, is one slice. Pure.
 
-LeaderWorkerSet itself tells its Pods TPU_WORKER_ID and TPU_WORKER_HOSTNAMES, from the chips that the leader and the
-workers ask for, so both templates must ask for what they get, and sizes must be those of slices.
+LeaderWorkerSet itself sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES in its Pods, from the chips that the leader and the
+workers request, so both templates must request what they get, and sizes must match slices.
 Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go
 """
 
@@ -38,7 +38,7 @@ def group_of(lws: schema.LeaderWorkerSet) -> Group:
 
 
 def _hosts_hint(lws: schema.LeaderWorkerSet) -> int | None:
-    """The Pods of one slice, where the user wrote a size over the API's default."""
+    """The Pods of one slice, if the user set a size above the API's default."""
     group = group_of(lws)
     if group.subGroupPolicy is not None:
         number = group.subGroupPolicy.subGroupSize
@@ -48,7 +48,7 @@ def _hosts_hint(lws: schema.LeaderWorkerSet) -> int | None:
 
 
 def _leader_asks(lws: schema.LeaderWorkerSet) -> bool:
-    """Whether the leader's words, before they are understood, are of devices at all."""
+    """Whether the leader's annotations and limits, before they are resolved, ask for devices at all."""
     template = group_of(lws).leaderTemplate
     if template is None:
         return True
@@ -59,7 +59,7 @@ def _leader_asks(lws: schema.LeaderWorkerSet) -> bool:
 
 
 def _asks_by_hand(template: Template) -> bool:
-    """Whether any container asks for TPU chips; LeaderWorkerSet looks at init containers too."""
+    """Whether any container requests TPU chips; LeaderWorkerSet considers init containers too."""
     for _, _, container in containers_of(template.spec):
         if any(quantity.devices(amount) != 0 for _, amount in asked_amounts(container, TPU_RESOURCE)):
             return True
@@ -80,7 +80,7 @@ def _slice(leader: Target | None, worker: Target | None) -> Target:
 
 
 def _leader_holds(lws: schema.LeaderWorkerSet, leader: Target | None) -> bool:
-    """Whether the leader is a host of the slice, by injection or by the user's own hand."""
+    """Whether the leader is a host of the slice, by injection or by the user's own requests."""
     template = group_of(lws).leaderTemplate
     if template is None or (leader is not None and leader.resolution.accelerator.slice is not None):
         return True
@@ -88,7 +88,7 @@ def _leader_holds(lws: schema.LeaderWorkerSet, leader: Target | None) -> bool:
 
 
 def _sizes(group: Group, whole: Target, leader_holds: bool) -> Iterator[Edit]:
-    """One slice a group, or a subgroup; and one more Pod where the leader is no host."""
+    """One slice per group, or per subgroup; and one more Pod if the leader is not a host."""
     hosts, extra = whole.resolution.accelerator.hosts, 0 if leader_holds else 1
     if group.subGroupPolicy is not None:
         yield from _subgroup_sizes(group, group.subGroupPolicy, whole, leader_holds)
@@ -199,7 +199,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
     hints: tuple[Path, ...] = ((*ROOT, "size"),)
 
     def templates(self, lws: schema.LeaderWorkerSet) -> Iterator[PodTemplate]:
-        """leaderTemplate, where there is one (else workerTemplate serves the leader too), and workerTemplate."""
+        """leaderTemplate, if there is one (else workerTemplate is also the leader's), and workerTemplate."""
         group = group_of(lws)
         for role in (LEADER, WORKER):
             template = getattr(group, role)
@@ -232,7 +232,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
         templates = {
             role: stripped_view(template) for role in (LEADER, WORKER) if (template := getattr(group, role)) is not None
         }
-        # With subgroups the size is never ours.
+        # With subgroups we never set the size.
         size = None if group.subGroupPolicy is None else group.size
         return schema.LeaderWorkerSet(spec=LeaderWorkerSetSpec(msgspec.structs.replace(group, size=size, **templates)))
 

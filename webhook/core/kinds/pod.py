@@ -1,4 +1,4 @@
-"""Pods: their own template, and what they tell of the workload that made them. Pure."""
+"""Pods: their own template, and what they reveal about their workload. Pure."""
 
 from typing import Final, final
 
@@ -28,8 +28,9 @@ _SCHEDULING_OWNERS: Final = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", 
 
 
 ALIKE: Final = frozenset({"ReplicaSet.apps", "Job.batch"})
-"""Controllers whose Pods are all alike, a Job's unless it is Indexed: no host of a slice would know which it is. Their
-workloads are refused when they come; these came before us, or were changed while we were away."""
+"""Controllers whose Pods are interchangeable (a Job's unless it is Indexed), so that no host of a slice would know
+which it is. Such workloads are refused on creation; these are older than our installation, or were changed while it
+was down."""
 
 MAKERS: Final = frozenset(
     {
@@ -42,7 +43,7 @@ MAKERS: Final = frozenset(
         "MPIJob.kubeflow.org",
     }
 )
-"""Controllers that make the other hosts too."""
+"""Controllers that create the other hosts too."""
 
 
 def _alike(kind: str) -> str:
@@ -50,7 +51,7 @@ def _alike(kind: str) -> str:
 
 
 def _owned_scheduling(metadata: Metadata) -> bool:
-    """A workload's scheduler was decided when the workload came: a Pod must not differ from its siblings."""
+    """A workload's scheduler was decided when the workload was created: a Pod must not differ from its siblings."""
     owner = controller_of(metadata)
     if owner is None:
         return False
@@ -100,7 +101,7 @@ class Pod(Kind[Template]):
         return [template]
 
     def skipped(self, pod: Template, _site: Site) -> str | None:
-        """Pods that no scheduler places, or that no accelerator driver serves."""
+        """Pods that no scheduler places, or for which there is no accelerator driver."""
         owner, spec = controller_of(pod.metadata), pod.spec
         if annotations_of(pod.metadata).get(MIRROR):
             return "mirror-pod"
@@ -113,11 +114,11 @@ class Pod(Kind[Template]):
         return "node-chosen" if spec.nodeName else None
 
     def resolve_group(self, pod: Template, targets: Targets, _context: Context) -> Targets:
-        """What the Pod of a Job or JobSet can be told, whether or not its workload was seen by us."""
+        """What the Pod of a Job or JobSet can learn, whether or not we have seen its workload."""
         return [Target(t.template, _facts(pod, t)) for t in targets]
 
     def object_edits(self, pod: Template, targets: Targets, context: Context) -> Findings:
-        """A Pod of a multi-host type is one host: whoever made it must make the others, and tell them apart."""
+        """A Pod of a multi-host type is one host: its creator must create the others, and distinguish them."""
         owner = controller_of(pod.metadata)
         for target in targets:
             hardware = target.resolution.accelerator

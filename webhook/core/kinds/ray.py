@@ -1,6 +1,6 @@
 """RayCluster, RayJob, RayService: a head and groups of workers, whose resources KubeRay reads from the templates. Pure.
 
-Ids of TPU workers are set by the operator or by a webhook of its own, so TPU_WORKER_* are not ours.
+Ids of TPU workers are set by the operator or by its own webhook, so we do not set TPU_WORKER_*.
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 """
 
@@ -21,7 +21,7 @@ V = TypeVar("V", bound=schema.AnyRay)
 
 
 def cluster_of(ray: schema.AnyRay) -> tuple[Path, RayClusterSpec]:
-    """Where the cluster stands in the object, and the cluster."""
+    """The path of the cluster in the object, and the cluster."""
     if isinstance(ray, schema.RayJob):
         return ("spec", "rayClusterSpec"), (ray.spec and ray.spec.rayClusterSpec) or NO_CLUSTER
     if isinstance(ray, schema.RayService):
@@ -48,7 +48,7 @@ def _slices(target: Target, group: WorkerGroup) -> Iterator[Edit | Warn]:
     if target.resolution.request.multislice is not True or shape is None or not shape.multislice:
         return
     if number < 2:
-        yield Warn("multislice-unused", {"why": f"{target.template.name} has no two replicas"})
+        yield Warn("multislice-unused", {"why": f"{target.template.name} has fewer than two replicas"})
         return
     for device_container in target.resolution.device_containers:
         if not any(e is not None and e.name == SLICES for e in device_container.container.env or ()):
@@ -64,7 +64,7 @@ class Ray(Kind[V]):
     counts_slices = True
 
     def templates(self, ray: V) -> Iterator[PodTemplate]:
-        """The head, which hears only its own template, and each worker group."""
+        """The head, which sees only its own template's annotations, and each worker group."""
         path, cluster = cluster_of(ray)
         head = (cluster.headGroupSpec or NO_HEAD).template
         if head is not None:
@@ -104,7 +104,7 @@ class Ray(Kind[V]):
                 raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
 
     def slices(self, ray: V, target: Target) -> int | None:
-        """Each of a worker group's replicas is one."""
+        """Each replica of a worker group is one."""
         index = target.template.path[-2]
         return dict(groups_of(cluster_of(ray)[1]))[index].replicas if isinstance(index, int) else None
 

@@ -1,4 +1,4 @@
-"""Every kind that we know, by API group and kind. A new kind is one entry here, and its cases. Pure."""
+"""Every known kind, by API group and kind. A new kind is one entry here, and its cases. Pure."""
 
 from typing import Any, Final
 

@@ -1,7 +1,7 @@
 """Volcano Job: tasks under one scheduler, one queue and one gang. Pure.
 
-Its schema says little of its fields, so any of them may have any type. Volcano holds a gang back until the cluster
-has what it asks for, so a TPU node pool at zero never grows: with a TPU task the gang goes off.
+Its schema hardly restricts its fields, so any of them may have any type. Volcano holds a gang back until the cluster
+has the requested resources, so a TPU node pool at zero never scales up: a TPU task turns gang scheduling off.
 Source: https://github.com/meta-pytorch/torchx/pull/473
 """
 
@@ -33,7 +33,7 @@ Source: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/batch/v1alpha1/
 @final
 @dataclass(frozen=True)
 class Wish:
-    """What the tasks together want of Volcano; None where no task says anything."""
+    """What the tasks together request from Volcano; None if no task requests anything."""
 
     scheduler: str | None = None
     queue: str | None = None
@@ -57,7 +57,7 @@ def _wish(targets: Targets) -> Wish:
 
 
 def _one(key: str, values: Iterable[str | None]) -> str | None:
-    """The one value that all tasks have that have any."""
+    """The one value common to all tasks that have one."""
     found = list(dict.fromkeys(value for value in values if value))
     if len(found) > 1:
         raise Denied("one-for-all-tasks", where=key, value=found[0], other=quoted(found[1]))
@@ -65,7 +65,7 @@ def _one(key: str, values: Iterable[str | None]) -> str | None:
 
 
 def _detected(job: schema.VolcanoJob, context: Context) -> bool:
-    """Whether the site wants the rule for TPUs that some task asks for with no word of ours."""
+    """Whether the site applies the rule to TPUs that some task requests without our annotations."""
     return any(
         _is_tpu(resource)
         for template in VOLCANOJOB.templates(job)
@@ -79,10 +79,10 @@ def _is_tpu(resource: str) -> bool:
 
 
 def _gang_off(job: schema.VolcanoJob, scheduler: str, asked: bool) -> Findings:
-    """Pods at once, whatever the cluster has; and no success before all have succeeded, since with minAvailable 0
-    Volcano calls a Job complete even if every Pod failed.
+    """Pods start at once, whatever the cluster has; and no success before all have succeeded, since with minAvailable 0
+    Volcano considers a Job complete even if every Pod failed.
 
-    Volcano fills a Job's minAvailable 0 up with its tasks', so each task needs its own.
+    Volcano replaces a Job's minAvailable 0 by its tasks' sum, so each task needs its own.
     Source: https://github.com/volcano-sh/volcano/blob/master/pkg/webhooks/admission/jobs/mutate/mutate_job.go
     """
     spec = job.spec or NO_JOB
@@ -91,7 +91,7 @@ def _gang_off(job: schema.VolcanoJob, scheduler: str, asked: bool) -> Findings:
         replicas += task.replicas or 0
         yield Put(("spec", "tasks", index, "minAvailable"), 0)
         template = (task.template and task.template.spec) or NO_SPEC
-        if template.schedulerName == scheduling.VOLCANO:  # a task's own word is stronger than the Job's
+        if template.schedulerName == scheduling.VOLCANO:  # a task's own value takes precedence over the Job's
             yield Put(("spec", "tasks", index, "template", "spec", "schedulerName"), scheduler)
     yield Put(("spec", "minAvailable"), 0)
     if spec.minSuccess is None and replicas > 0:
@@ -114,7 +114,7 @@ def _scheduler(job: schema.VolcanoJob, wanted: str, told: bool) -> Iterator[Edit
 
 
 def _ours(present: str | None, wanted: str) -> bool:
-    """Whether schedulerName is ours to set: `volcano` is what clients for Volcano write without being asked."""
+    """Whether we may set schedulerName: Volcano clients write `volcano` by default."""
     return present in (None, "", scheduling.VOLCANO, scheduling.DEFAULT, wanted)
 
 
@@ -151,7 +151,7 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
     reapply = "immutable"
 
     def templates(self, job: schema.VolcanoJob) -> Iterator[PodTemplate]:
-        """The pod template of each task. Scheduler and queue are the Job's."""
+        """The pod template of each task. Scheduler and queue belong to the Job."""
         for index, task in tasks_of(job):
             if task.template is not None:
                 yield PodTemplate(

@@ -1,1 +1,1 @@
-"""What injection makes true of a pod template: one module per concern."""
+"""What is injected into a pod template: one module per concern."""

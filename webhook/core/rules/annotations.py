@@ -1,4 +1,4 @@
-"""What the template says afterwards: keys of outer levels, what was injected, what the hardware needs. Pure."""
+"""Annotations that are added to the template: from outer levels, what was injected, what the hardware needs. Pure."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ from webhook.core.template import PodTemplate
 
 
 def provenance(template: PodTemplate, resolution: Resolution) -> Found:
-    """What outer levels said, so that the Pods say it too; and what was injected, for people to read.
+    """Annotations of outer levels, so that the Pods have them too; and what was injected, for people to read.
 
-    In mode host no resource shows which containers were chosen, and another webhook may yet put one before them.
+    In mode host no resource shows which containers were chosen, and another webhook may still put one before them.
     """
     have, asked = template.annotations, resolution.request
     said = [(key, value) for key, value in asked.outer if have.get(key) is None]
@@ -32,7 +32,7 @@ def accelerator_annotations(template: PodTemplate, resolution: Resolution) -> Fo
 
 
 def _copied(_template: PodTemplate, _resolution: Resolution) -> str:
-    return "copied: the Pods hear only their own template"
+    return "copied: Pods inherit annotations only from their template"
 
 
 def _needed(_template: PodTemplate, _resolution: Resolution) -> str:

@@ -1,7 +1,7 @@
-"""Detection: a device resource in a container's limits brings the admin's profile, with no annotation at all. Pure.
+"""Detection: a device resource in a container's limits applies the admin's profile, without any annotation. Pure.
 
-Only the profile is applied: no selector, no scheduler, no count. Nothing is ever denied, since nobody asked: what
-would be is left as it is.
+Only the profile is applied: no selector, no scheduler, no count. Nothing is ever denied, since nothing was requested:
+what would be denied is left unchanged.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from webhook.core.template import PodTemplate, containers_of
 @final
 @dataclass(frozen=True)
 class Detected:
-    """What one template gets for its resources alone."""
+    """What one template gets because of its resources alone."""
 
     types: tuple[str, ...] = ()  # the any-model types that the resources stand for, where the catalogue has them
     found: tuple[Edit | Warn, ...] = ()
@@ -29,7 +29,7 @@ class Detected:
 def resources(spec: PodSpec, site: Site) -> dict[str, tuple[DeviceContainer, ...]]:
     """The site's detected resources that some container has in its limits, each with those containers.
 
-    A quantity of 0, or one that is no whole number, asks for nothing.
+    A quantity of 0, or one that is not an integer, requests nothing.
     """
     found: dict[str, list[DeviceContainer]] = {}
     for within, index, container in containers_of(spec):
@@ -42,7 +42,7 @@ def resources(spec: PodSpec, site: Site) -> dict[str, tuple[DeviceContainer, ...
 
 
 def detected(template: PodTemplate, namespace: str, site: Site) -> Detected:
-    """What a template that carries no type of ours gets: each container all the profiles of its resources."""
+    """What a template without a type gets: each container all the profiles of its resources."""
     types: list[str] = []
     held: dict[tuple[str, int], tuple[DeviceContainer, list[Profile]]] = {}
     for resource, device_containers in resources(template.spec, site).items():

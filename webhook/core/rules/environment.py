@@ -1,4 +1,4 @@
-"""What a Pod learns of its slice: MEGASCALE_*, TPU_*; and how the names of its hosts are resolved. Pure."""
+"""What a Pod learns about its slice: MEGASCALE_*, TPU_*; and how the names of its hosts are resolved. Pure."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,10 +17,10 @@ MEGASCALE: Final = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COO
 COORDINATOR: Final = "ACCEL_COORDINATOR"
 MEGASCALE_PORT: Final = 8080
 MEGASCALE_DEBUG_PORT: Final = 8090
-"""For traffic between slices, and for looking at it. libtpu chooses 8080 and 8081 for every process; those of one host
-take the next ones from these."""
+"""For traffic between slices, and for debugging it. libtpu uses 8080 and 8081 for every process; the processes of one
+host count up from these."""
 PROCESS_PORT: Final = 8471
-"""libtpu's own choice for traffic within a slice; the processes of one host have the next ones.
+"""libtpu's default for traffic within a slice; the processes of one host count up from it.
 
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook/blob/main/main.go (tpuProcessPortBase)
 """
@@ -32,7 +32,7 @@ Env = dict[str, object]
 
 
 def environment(_template: PodTemplate, resolution: Resolution) -> Found:
-    """MEGASCALE_* and, where the site says so, TPU_*; a variable that is there in any form is the user's."""
+    """MEGASCALE_* and, if the site says so, TPU_*; a variable that exists in any form is the user's."""
     if resolution.slices is None and not resolution.full:
         return ()
     found: list[Edit] = []
@@ -56,7 +56,7 @@ def _value(name: str, value: str) -> Env:
 
 @lru_cache(maxsize=64)
 def _field(name: str, path: str) -> Env:
-    """Names and paths are our own, so there are few; what is made of them is only ever read."""
+    """Cached: names and paths are our own, so there are few, and the results are never modified."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
@@ -75,7 +75,7 @@ def _megascale(resolution: Resolution, have: set[str]) -> list[Env]:
         return [_value(number, "1"), _value(index, "0"), _value(coordinator, "")] if _is_told_one(resolution) else []
     ours = [_field(number, counted.number), _field(index, counted.index)]
     divided = resolution.full and len(resolution.device_containers) > 1
-    port = f":{MEGASCALE_PORT}" if divided else ""  # libtpu's own choice is that of the process that asks
+    port = f":{MEGASCALE_PORT}" if divided else ""  # libtpu's default is that of the process itself
     if counted.coordinator_path and port:
         return [_field(COORDINATOR, counted.coordinator_path), *ours, _value(coordinator, f"$({COORDINATOR}){port}")]
     if counted.coordinator_path:
@@ -85,7 +85,7 @@ def _megascale(resolution: Resolution, have: set[str]) -> list[Env]:
 
 
 def _is_told_one(resolution: Resolution) -> bool:
-    """Whether a slice that is a whole job is told so: JAX asks a metadata server for what it finds unset.
+    """Whether a slice that is a whole job gets these variables: JAX queries a metadata server for unset ones.
 
     Source: https://github.com/jax-ml/jax/issues/40854
     """
@@ -118,7 +118,7 @@ def _tpu(resolution: Resolution, device_container: DeviceContainer, number: int,
 
 
 def _bounds(resolution: Resolution, device_container: DeviceContainer) -> tuple[str, str]:
-    """(host bounds, chips per host bounds) as this container sees them: they follow the chips that it asks for."""
+    """(host bounds, chips per host bounds) as this container sees them: they depend on the chips that it requests."""
     shape = resolution.accelerator.slice
     assert shape is not None
     chips, form = topology.HOST_BOUNDS.get(device_container.devices), topology.parse(shape.topology)
@@ -129,7 +129,7 @@ def _bounds(resolution: Resolution, device_container: DeviceContainer) -> tuple[
 
 
 def _worker(resolution: Resolution, worker: Worker, process: int, have: set[str]) -> Iterator[Env]:
-    """Which of the slice's processes this one is, and where they all are: one for each container of a host."""
+    """Which of the slice's processes this one is, and the addresses of all: one for each container of a host."""
     hosts, processes = resolution.accelerator.hosts, len(resolution.device_containers)
     if hosts == 1:
         yield _value("TPU_WORKER_ID", str(process))
@@ -189,18 +189,18 @@ def _why(template: PodTemplate, resolution: Resolution) -> str:
 
 
 def _told(resolution: Resolution) -> bool:
-    """Whether we tell a host its place: there is nobody else, and it has an index, or is alone."""
+    """Whether we tell a host its place: nothing else does, and it has an index, or is the only one."""
     worker = resolution.worker
     return worker is not None and bool(worker.index or not resolution.multi_host)
 
 
 def _place(template: PodTemplate, resolution: Resolution, others: str) -> str:
-    """Who tells a host its place, and the `others` who tell it the rest."""
+    """What tells a host its place, and which `others` set the rest."""
     unset = " and ".join(slices.unset(resolution))
     if not unset:
-        return f"TPU_WORKER_*: the container's own; other TPU_*: {others}"
+        return f"TPU_WORKER_*: already set in the container; other TPU_*: {others}"
     if template.told_by == NOBODY:
-        return f"{unset}: set by nobody, so the Pods must do it; other TPU_*: {others}"
+        return f"{unset}: set by nothing, so the Pods must do it; other TPU_*: {others}"
     return f"TPU_WORKER_*: set by {template.told_by}; other TPU_*: {others}"
 
 
@@ -208,7 +208,7 @@ def _why_not(template: PodTemplate, resolution: Resolution) -> str:
     if resolution.accelerator.slice is None or resolution.placed_only:
         return ""
     if resolution.full:
-        return "there already"
+        return "already set"
     return f"{_no_slices(template, resolution)}; {_no_place(template, resolution)}"
 
 
@@ -217,22 +217,22 @@ def _no_slices(template: PodTemplate, resolution: Resolution) -> str:
     hardware = resolution.accelerator
     have = {e.name for h in resolution.device_containers for e in h.container.env or () if e is not None}
     if resolution.slices is not None and have.issuperset(MEGASCALE):
-        return "MEGASCALE_*: there already"
+        return "MEGASCALE_*: already set"
     if resolution.slices is not None:
-        return "MEGASCALE_*: the container has some of them, so all are its own"
+        return "MEGASCALE_*: the container sets some of them, so none are added"
     if resolution.request.multislice is False:
         return "MEGASCALE_*: accel.io/multislice: false"
     if hardware.slice is not None and not hardware.slice.multislice:
-        return f"MEGASCALE_*: {hardware.name} is of a generation without multislice"
+        return f"MEGASCALE_*: the generation of {hardware.name} has no multislice"
     if template.told_by != GKE:
         return "MEGASCALE_*: only a JobSet counts slices"
     if hardware.hosts == 1:
-        return "MEGASCALE_*: slices of one host are no multislice, unless accel.io/multislice says so"
+        return "MEGASCALE_*: single-host slices are not multislice, unless accel.io/multislice says so"
     return "MEGASCALE_*: one slice"
 
 
 def _no_place(template: PodTemplate, resolution: Resolution) -> str:
-    """Why no TPU_* variable: who sets them, where the site config leaves them to others."""
+    """Why no TPU_* variable: what sets them, if the site config leaves them to others."""
     if template.told_by == GKE or not resolution.multi_host:
         return f"TPU_*: {OTHERS}"
     return _place(template, resolution, OTHERS)

@@ -1,7 +1,7 @@
 """What a container gets from its node by path: device files, driver libraries, variables. Pure.
 
 Every path, variable and privilege here comes from a profile of the site config that the namespace may use.
-Annotations choose the mode and nothing else: no text of a user's ever becomes a path.
+Annotations only choose the mode: user text never becomes a path.
 """
 
 import hashlib
@@ -28,15 +28,15 @@ LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 WHOLE_NODE: Final = "accel.io/whole-node"
 HOSTNAME: Final = "kubernetes.io/hostname"
 CHARACTER_DEVICE: Final = "CharDevice"
-MOST_DEVICES: Final = 64
-"""Device files of one Pod. A bound, not a fact about hardware: no machine in the catalogue has more than 16."""
+MAX_DEVICES: Final = 64
+"""Device files of one Pod. An arbitrary limit: no machine in the catalogue has more than 16."""
 APART: Final[dict[str, object]] = {
     "labelSelector": {"matchExpressions": [{"key": WHOLE_NODE, "operator": "Exists"}]},
     "namespaceSelector": {},
     "topologyKey": HOSTNAME,
 }
 """The term that keeps Pods with whole nodes apart, in all namespaces. The chart's ValidatingAdmissionPolicy keeps
-others from having the label. Were namespaces selected here, the scheduler would try a waiting Pod again
+others from setting the label. If namespaces were selected here, the scheduler would retry a waiting Pod
 only five minutes after its node is free.
 
 Source: https://github.com/kubernetes/kubernetes/issues/141953
@@ -49,18 +49,18 @@ Source: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-typ
 """
 
 ContainerProfiles = tuple[DeviceContainer, Sequence[Profile]]
-"""A container, and the profiles that it is given."""
+"""A container, and the profiles that it gets."""
 
 _PLAIN: Final = re.compile(
     r"(?:/[a-z0-9]++(?:-[a-z0-9]++)*+){2,}+"
-)  # one step alone could be another volume's: accel-shm
+)  # a single component could be another volume's: accel-shm
 _LONGEST_NAME: Final = 63
 
 
 @final
 @dataclass(frozen=True)
 class Mount:
-    """A path of the node, where the container sees it, and what the kubelet checks before the start."""
+    """A path of the node, where the container sees it, and what the kubelet checks before starting."""
 
     host_path: str
     mount_path: str
@@ -82,7 +82,7 @@ def host(template: PodTemplate, resolution: Resolution) -> Iterable[Edit | Warn]
 
 
 def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
-    """The admin's profiles for this type, mode and namespace; mode host without one is not for this namespace."""
+    """The admin's profiles for this type, mode and namespace; without one, mode host is not allowed."""
     hardware, mode, site = resolution.accelerator, resolution.request.mode, resolution.site
     found = site.host_profiles(hardware.name, hardware.resource, mode, resolution.namespace)
     if mode == "plugin" or resolution.stored:
@@ -97,24 +97,24 @@ def _allowed(resolution: Resolution) -> tuple[Profile, ...]:
 
 
 def _check_number(resolution: Resolution) -> None:
-    """Each device is a file that is listed, and the user chooses how many: so there is a most, for any type."""
+    """Each device is a file that is listed, and the user chooses how many: so there is a maximum, for any type."""
     hardware, total = resolution.accelerator, sum(h.devices for h in resolution.device_containers)
-    if total > MOST_DEVICES:
-        facts = {"resource": hardware.resource, "type": hardware.name, "most": MOST_DEVICES}
+    if total > MAX_DEVICES:
+        facts = {"resource": hardware.resource, "type": hardware.name, "most": MAX_DEVICES}
         raise Denied("too-many-devices", where=COUNT, value=total, **facts)
 
 
 def _modes(site: Site, namespace: str) -> str:
-    """What the namespace may have, and nothing of what others may."""
+    """What this namespace may use, without revealing what others may."""
     usable = [p for p in site.profiles if "host" in p.modes and matches(namespace, p.namespaces)]
     types = ", ".join(dict.fromkeys(name for profile in usable for name in profile.types))
     return f"plugin, or host for the types {types}" if types else "plugin"
 
 
 def apply_profiles(template: PodTemplate, profiled: Sequence[ContainerProfiles]) -> Iterator[Edit | Warn]:
-    """Everything that each container's profiles hold. Of two for one place the first wins.
+    """Everything in each container's profiles. Of two for one place the first wins.
 
-    Warnings about mounts come with the mounts: Pods whose workload was injected have them, and stay silent.
+    Warnings about mounts come with the mounts: Pods whose workload was injected already have them, without warnings.
     """
     volumes = _Volumes([v for v in template.spec.volumes or () if v is not None])
     mounted, devices = False, set[str]()
@@ -153,11 +153,11 @@ def _numbered(profiled: Sequence[ContainerProfiles]) -> Iterator[tuple[DeviceCon
             yield device_container, profiles, first
             first += device_container.devices
         else:
-            yield device_container, profiles, 0  # init containers run before the others, and give their devices back
+            yield device_container, profiles, 0  # init containers run before the others, and release their devices
 
 
 def _mounted(device_container: DeviceContainer) -> set[str]:
-    """Where something is mounted already: by the user, or by us at an earlier time."""
+    """Where something is already mounted: by the user, or by an earlier injection."""
     mounts = [m for m in device_container.container.volumeMounts or () if m is not None]
     return {_without_slash(m.mountPath) for m in mounts if m.mountPath is not None}
 
@@ -167,10 +167,10 @@ def _without_slash(path: str) -> str:
 
 
 class _Volumes:
-    """A template's volumes, with ours as they are added."""
+    """A template's volumes, including ours as they are added."""
 
     def __init__(self, present: Sequence[Volume]) -> None:
-        self.paths: dict[str, str] = {}  # of the node's files, by name
+        self.paths: dict[str, str] = {}  # paths of the node, by volume name
         self.names = {v.name for v in present}
         self._by_path: dict[str, str] = {}
         for volume in present:
@@ -182,7 +182,7 @@ class _Volumes:
         self._by_path.setdefault(path, name)
 
     def named(self, path: str) -> str | None:
-        """The volume, of whatever name, that is this path of the node."""
+        """The volume, whatever its name, that is this path of the node."""
         return self._by_path.get(path)
 
     def add(self, mount: Mount) -> str:
@@ -196,10 +196,10 @@ class _Volumes:
 def _check_read_only(
     template: PodTemplate, profiled: Sequence[ContainerProfiles], volumes: _Volumes, devices: Collection[str]
 ) -> None:
-    """Denies a mount of a profile's libraries that can be written to: by any container, through whosever volume.
+    """Denies a writable mount of a profile's libraries: in any container, through any volume.
 
-    The volume is there because the profile asks for it, and its name can be known: so a container that names it
-    itself would get what the admin gave for reading only. `devices` are paths that profiles give for more than that.
+    The volume exists because of the profile, and its name is predictable: a container that mounts it
+    itself could write to what the admin provides read-only. `devices` are paths that profiles provide for writing.
     """
     libraries = {library.host_path for _, profiles in profiled for p in profiles for library in p.libraries}
     paths = {name: path for name, path in volumes.paths.items() if path not in devices}
@@ -212,7 +212,7 @@ def _check_read_only(
 
 
 def _is_within(path: str, library: str) -> bool:
-    """Whether a path of the node, however it is spelled, is the library's or stands below it."""
+    """Whether a path of the node, however it is spelled, is the library or below it."""
     steps, above = _steps(path), _steps(library)
     return steps[: len(above)] == above
 
@@ -222,7 +222,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _mount(device_container: DeviceContainer, mount: Mount, volumes: _Volumes) -> Iterator[Edit]:
-    """A mount and its volume, unless a volume of whatever name is that path already."""
+    """A mount and its volume, unless there already is a volume for that path, whatever its name."""
     name = volumes.named(mount.host_path)
     if name is None:
         name = volumes.add(mount)
@@ -237,11 +237,11 @@ def _mount(device_container: DeviceContainer, mount: Mount, volumes: _Volumes) -
 def _wanted(
     device_container: DeviceContainer, profiles: Sequence[Profile], first: int, privileged: bool
 ) -> list[Mount]:
-    """What a container gets, each place once.
+    """What a container gets, each path once.
 
-    A device file must exist and be one, else the kubelet does not start the container. One that a node may lack
-    cannot have that check, and without it the container runtime puts an empty directory where the file is missing.
-    A privileged container has all device files of its node anyway, so there optional ones need no mount.
+    A device file must exist and be one, or the kubelet does not start the container. One that a node may lack
+    cannot have that check, and without it the container runtime creates an empty directory where the file is missing.
+    A privileged container has all device files of its node anyway, so optional ones need no mount there.
     Sources: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
     https://github.com/containerd/containerd/blob/1754af31/internal/cri/opts/spec_linux_opts.go (withMounts)
     """
@@ -269,9 +269,9 @@ def _files(devices: Sequence[Device], first: int, count: int) -> Iterator[str]:
 def volume_names(mount: Mount) -> Iterator[str]:
     """Names for the volume, best first: `accel-dev-nvidia--uvm` for /dev/nvidia-uvm, then ones with digests.
 
-    They come from the path in the container: so a Job that is applied again finds its volume, although the admin
-    has moved the files on the nodes since. Two paths never have one name: where letters cannot say it, or a volume
-    of the user's has the name, a digest does.
+    They are derived from the path in the container: so a Job that is applied again finds its volume, even if the admin
+    has moved the files on the nodes since. Two paths never share a name: if the characters are not allowed, or a volume
+    of the user has that name, a digest is used.
     """
     path = mount.mount_path
     spelled = "accel" + path.replace("-", "--").replace("/", "-")
@@ -285,7 +285,7 @@ def volume_names(mount: Mount) -> Iterator[str]:
 
 
 def _variables(device_container: DeviceContainer, profiles: Sequence[Profile]) -> Iterator[Edit | Warn]:
-    """Variables that the container does not have; LD_LIBRARY_PATH is also put before a value of the user's."""
+    """Variables that the container does not have; LD_LIBRARY_PATH is also prepended to the user's value."""
     ours = _merged(profiles)
     have = {e.name: (i, e) for i, e in enumerate(device_container.container.env or ()) if e is not None}
     path = _path(device_container, "env")
@@ -298,7 +298,7 @@ def _variables(device_container: DeviceContainer, profiles: Sequence[Profile]) -
 
 
 def _merged(profiles: Sequence[Profile]) -> dict[str, str]:
-    """Each variable as the first profile has it; LD_LIBRARY_PATH with the directories of all."""
+    """Each variable from the first profile that has it; LD_LIBRARY_PATH with the directories of all."""
     merged: dict[str, str] = {}
     for name, value in (variable for profile in profiles for variable in profile.env):
         if name == LIBRARY_PATH and name in merged:
@@ -311,9 +311,9 @@ def _merged(profiles: Sequence[Profile]) -> dict[str, str]:
 def _library_path(
     path: Path, there: tuple[int, EnvVar] | None, ours: str, container: Container
 ) -> Iterator[Edit | Warn]:
-    """Ours in front of a literal value, once; what comes from elsewhere cannot be read here, so it stays.
+    """Ours in front of a literal value, once; a value from elsewhere cannot be read here, so it is kept.
 
-    With envFrom alone the variable may come from there, and ours would hide it: an entry of `env` wins.
+    With only envFrom the variable may come from there, and ours would hide it: an entry of `env` wins.
     Source: https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/
     """
     if there is None or there[1].valueFrom is not None:
@@ -328,16 +328,16 @@ def _library_path(
 
 
 def _privileged(container: Container, profiles: Sequence[Profile]) -> bool:
-    """Whether the container will run privileged: by the user's own word, which stands, else by a profile's.
+    """Whether the container will run privileged: by the user's own setting, if any, else by a profile's.
 
-    A device file that is mounted can be seen but not opened, unless the container is privileged or something on
-    the node opens it in the device cgroup: https://github.com/kubernetes/kubernetes/issues/79090
+    A mounted device file can be seen but not opened, unless the container is privileged or something on
+    the node allows it in the device cgroup: https://github.com/kubernetes/kubernetes/issues/79090
     """
     context = container.securityContext
     if context is not None and context.privileged is not None:
         return context.privileged
     if context is not None and context.allowPrivilegeEscalation is False:
-        return False  # the API server refuses both together
+        return False  # the API server refuses the two together
     return any(profile.privileged for profile in profiles)
 
 
@@ -348,11 +348,11 @@ def _unsaid(container: Container) -> bool:
 def _whole_node(template: PodTemplate) -> Iterator[Edit]:
     """No two such Pods on one node.
 
-    Nobody counts devices that no resource stands for, so two Pods would be given the same files. Kubernetes has no
-    field for a node of one's own; anti-affinity among these Pods, in all namespaces, is the part of it that keeps
-    devices apart and does not mind DaemonSets. A term that says anything more, or less, is not ours: one that also
-    names a namespace, or another label, keeps nobody away. That Pods which use other ways to the devices (a device
-    plugin, their own hostPath) stay away is the admin's word, given by `exclusiveNode: true`.
+    Nothing counts devices without a resource, so two Pods would get the same files. Kubernetes has no
+    field for an exclusive node; anti-affinity among these Pods, in all namespaces, is the closest that keeps
+    devices apart and still allows DaemonSets. A term with anything more, or less, is not ours: one that also
+    names a namespace, or another label, keeps nobody away. The admin guarantees, by `exclusiveNode: true`, that Pods
+    which reach the devices in another way (a device plugin, their own hostPath) stay away.
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
     """
     if labels_of(template.view.metadata).whole_node is None:

@@ -14,7 +14,7 @@ SHM: Final = "/dev/shm"  # noqa: S108 (a mount point in the container, not a fil
 
 
 def shared_memory(template: PodTemplate, resolution: Resolution) -> Found:
-    """An in-memory emptyDir at /dev/shm, for each holder that has nothing mounted there."""
+    """An in-memory emptyDir at /dev/shm, for each container with devices that has nothing mounted there."""
     size = resolution.request.shm or _site_shm(resolution)
     return () if size == "false" else _shared(template, resolution, size)
 
@@ -38,7 +38,7 @@ def _is_shm(mount: VolumeMount) -> bool:
 
 
 def _site_shm(resolution: Resolution) -> str:
-    """The site's default, in the annotation's words."""
+    """The site's default, as a value of the annotation."""
     default = resolution.site.config.shared_memory
     return str(default).lower() if isinstance(default, bool) else default
 
@@ -50,7 +50,7 @@ def _why(_template: PodTemplate, resolution: Resolution) -> str:
 
 def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
     said = resolution.request.shm
-    return f"something is mounted there already (accel.io/shm: {said})" if said not in (None, "false") else ""
+    return f"something is already mounted there (accel.io/shm: {said})" if said not in (None, "false") else ""
 
 
 SHARED_MEMORY: Final = Rule(SHM, shared_memory, _why, _why_not)

@@ -85,9 +85,9 @@ def pinned(template: PodTemplate, label: str) -> bool:
 
 
 def check_affinity(template: PodTemplate, source: str, wanted: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises `Denied` where no term of the required affinity leaves a node with these labels.
+    """Raises `Denied` if no term of the required affinity allows a node with these labels.
 
-    A term that is empty matches no node.
+    An empty term matches no node.
     """
     first: tuple[Expression, tuple[str, ...]] | None = None
     for term in required_terms(template):
@@ -103,7 +103,7 @@ def check_affinity(template: PodTemplate, source: str, wanted: Mapping[str, tupl
 
 
 def _excludes(expression: Expression, values: tuple[str, ...]) -> bool:
-    """Whether an expression on a label leaves none of the values that a node of the accelerator has there."""
+    """Whether an expression on a label excludes all values that a node of the accelerator has there."""
     if not values:
         return False
     if expression.operator == "In":
@@ -154,8 +154,8 @@ def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
     if not hardware.selector and platform == "none":
         return "site config platform: none"
     if not hardware.selector:
-        return f"{hardware.name} is any node with {hardware.resource}, on platform {platform}"
-    return "there already" + (", or the slice is formed for the Pods" if resolution.formed else "")
+        return f"{hardware.name} runs on any node with {hardware.resource}, on platform {platform}"
+    return "already set" + (", or the slice is formed for the Pods" if resolution.formed else "")
 
 
 def _taint(_template: PodTemplate, _resolution: Resolution) -> str:
@@ -163,7 +163,7 @@ def _taint(_template: PodTemplate, _resolution: Resolution) -> str:
 
 
 def _no_taint(_template: PodTemplate, resolution: Resolution) -> str:
-    return "there already" if resolution.accelerator.tolerations else "no taint is known on such nodes"
+    return "already set" if resolution.accelerator.tolerations else "no taint is known on such nodes"
 
 
 NODE_SELECTOR: Final = Rule("nodeSelector", node_selector, _why, _why_not)

@@ -1,7 +1,7 @@
 """`accel.io/placement`: the admin's sets of node labels, tolerations, annotations and resources. Pure.
 
-The user names sets, the site config says what is in them and who may. What the user wrote on the template stands:
-an equal value is left, another annotation or resource is kept, another node label is denied.
+The user names sets, the site config says what is in them and who may use them. The user's own values on the template
+win: an equal value is left alone, a different annotation or resource is kept, a different node label is denied.
 """
 
 from collections.abc import Iterable, Iterator
@@ -61,8 +61,8 @@ def _runtime_class(chosen: Iterable[tuple[str, Placement]]) -> str:
 def _chosen(template: PodTemplate, resolution: Resolution) -> Iterator[tuple[str, Placement]]:
     """The named sets that the namespace may use; a name is only ever looked up, never a pattern or a path.
 
-    An object that is stored was allowed them when it came: it gets nothing that it does not have. So was the workload
-    of a Pod: to deny the Pod because the site has changed would stop the workload at its next restart.
+    A stored object was allowed them when it was created: it gets nothing new. So was the workload of a Pod: denying
+    the Pod because the site has changed would stop the workload at its next restart.
     """
     known = resolution.stored or template.of_workload
     site, namespace = resolution.site, resolution.namespace
@@ -99,7 +99,7 @@ def _node_selector(
 
 
 def _needed(resolution: Resolution) -> dict[str, tuple[str, ...]]:
-    """The labels of the accelerator's own nodes, with the values of which one will do."""
+    """The labels of the accelerator's own nodes, with their acceptable values."""
     labels = dict(resolution.accelerator.selector)
     if resolution.formed:
         labels.pop(TOPOLOGY_LABEL, None)
@@ -107,7 +107,7 @@ def _needed(resolution: Resolution) -> dict[str, tuple[str, ...]]:
 
 
 def _tolerations(template: PodTemplate, resolution: Resolution, wanted: Iterable[Any]) -> Iterator[Edit]:
-    """What nobody tolerates yet: neither the user, nor the accelerator's own tolerations."""
+    """What is not tolerated yet: neither by the user, nor by the accelerator's own tolerations."""
     have = [t for t in template.spec.tolerations or () if t is not None]
     have += [Toleration(**accelerator.toleration(taint)) for taint in resolution.accelerator.tolerations]
     for toleration in wanted:
@@ -117,7 +117,7 @@ def _tolerations(template: PodTemplate, resolution: Resolution, wanted: Iterable
 
 
 def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
-    """Whether whatever `wanted` tolerates is tolerated already.
+    """Whether everything that `wanted` tolerates is already tolerated.
 
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#concepts
     """
@@ -133,7 +133,7 @@ def covers(there: Toleration, wanted: dict[str, Any]) -> bool:
 
 
 def _resources(template: PodTemplate, resolution: Resolution, name: str, found: Placement) -> Iterator[Edit | Warn]:
-    """Requests and limits of each container with devices; a container that says either has its own."""
+    """Requests and limits of each container with devices; a container that sets either keeps its own."""
     for device_container in resolution.device_containers:
         for resource, amount in found.resources.items():
             if asked_amounts(device_container.container, resource):
@@ -174,7 +174,7 @@ def _why(_template: PodTemplate, resolution: Resolution) -> str:
 
 
 def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
-    return "there already" if resolution.request.placements else ""
+    return "already set" if resolution.request.placements else ""
 
 
 PLACEMENT_RULE: Final = Rule("accel.io/placement", placement, _why, _why_not)

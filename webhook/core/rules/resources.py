@@ -16,7 +16,7 @@ from webhook.core.template import PodTemplate
 
 
 def resources(template: PodTemplate, resolution: Resolution) -> Found:
-    """requests = limits = the devices, as a string; amounts that are there already were found equal before."""
+    """requests = limits = the devices, as a string; existing amounts have been checked to be equal."""
     found = _nobodys(template, resolution) if template.filled_in else []
     if resolution.request.mode == "host":
         return [*_no_resources(resolution), *found]
@@ -36,7 +36,7 @@ def resources(template: PodTemplate, resolution: Resolution) -> Found:
 
 
 def _given(device_container: DeviceContainer, resource: str) -> Iterator[Edit | Warn]:
-    """A user's 0 is no amount, and does not stay."""
+    """A user's 0 is not an amount, and is replaced."""
     amounts = {part: quantity.devices(amount) for part, amount in asked_amounts(device_container.container, resource)}
     if 0 in amounts.values():
         facts = {"name": device_container.container.name, "resource": resource, "count": device_container.devices}
@@ -47,7 +47,7 @@ def _given(device_container: DeviceContainer, resource: str) -> Iterator[Edit | 
 
 
 def _nobodys(template: PodTemplate, resolution: Resolution) -> list[Edit | Warn]:
-    """Devices that LimitRanger gave to containers that are to have none. Without any value it would refuse the Pod."""
+    """Devices that LimitRanger gave to containers that should have none. Without any value it would refuse the Pod."""
     ours = {(h.list_name, h.index) for h in resolution.device_containers} if resolution.request.mode != "host" else ()
     hardware = resolution.accelerator.resource
     found: list[Edit | Warn] = []
@@ -59,7 +59,7 @@ def _nobodys(template: PodTemplate, resolution: Resolution) -> list[Edit | Warn]
 
 
 def _without_effect(resolution: Resolution) -> Iterator[Warn]:
-    """What is said of devices where there are none."""
+    """Keys about devices that have no effect without devices."""
     request = resolution.request
     said = {CONTAINER: request.containers, SHM: request.shm, MULTISLICE: request.multislice}
     for key, value in said.items():
@@ -68,7 +68,7 @@ def _without_effect(resolution: Resolution) -> Iterator[Warn]:
 
 
 def _no_resources(resolution: Resolution) -> Found:
-    """Mode host gives whole nodes by path; a device resource beside it would count the devices twice."""
+    """Mode host provides whole nodes by path; a device resource as well would count the devices twice."""
     resource = resolution.accelerator.resource
     if resolution.own.names and not resolution.stored:
         raise Denied("host-mode-devices", where="the Pod", value=resolution.own.names[0])
@@ -80,7 +80,7 @@ def _no_resources(resolution: Resolution) -> Found:
 
 
 def _extras(template: PodTemplate, resolution: Resolution) -> Iterator[Edit]:
-    """What comes with the whole instance (EFA devices), for the first holder; not with a part of it."""
+    """What comes with the whole instance (EFA devices), for the first container with devices; not with part of it."""
     if resolution.accelerator.count != sum(h.devices for h in resolution.device_containers):
         return
     device_container = resolution.device_containers[0]
@@ -91,7 +91,7 @@ def _extras(template: PodTemplate, resolution: Resolution) -> Iterator[Edit]:
 
 
 def placeholders(template: PodTemplate, resolution: Resolution) -> Found:
-    """The `accel.io/` limits go, and with them the toleration that ExtendedResourceToleration made of them.
+    """Removes the `accel.io/` limits, and the toleration that ExtendedResourceToleration derived from them.
 
     Source: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#extendedresourcetoleration
     """
@@ -110,9 +110,9 @@ def _gone(template: PodTemplate, gone: set[str]) -> Iterator[Edit]:
 
 
 def privileged(template: PodTemplate, resolution: Resolution) -> Found:
-    """A privileged container sees all devices of its node, whatever it was given: said once, never changed."""
+    """A privileged container sees all devices of its node, whatever it was given: warned about once, never changed."""
     if _has_node(resolution) or resolution.request.mode == "host" or template.of_workload:
-        return ()  # a whole node is one Pod's anyway; a Pod of a workload was told of when the workload came
+        return ()  # a whole node belongs to one Pod anyway; for a Pod of a workload, the workload got the warning
     open_ones = [h.container for h in resolution.device_containers if _is_privileged(h.container)]
     return [Warn("privileged", {"name": container.name}) for container in open_ones]
 
@@ -132,7 +132,7 @@ def _is_privileged(container: Container) -> bool:
 
 def _why(template: PodTemplate, resolution: Resolution) -> str:
     if template.filled_in and (resolution.placed_only or resolution.own.names):
-        return "LimitRanger's default, which nobody asked for"
+        return "LimitRanger's default, which nobody requested"
     return "" if resolution.placed_only else f"{_amount(resolution)}; {_choice(template, resolution)}"
 
 
@@ -148,7 +148,7 @@ def _amount(resolution: Resolution) -> str:
     if hardware.count is not None:
         return "all devices of the machine"
     if any(asked_amounts(h.container, hardware.resource) for h in resolution.device_containers):
-        return "as many as the container asks for"
+        return "as many as the container requests"
     return "1, since neither accel.io/count nor the container says how many"
 
 
@@ -158,24 +158,24 @@ def _choice(template: PodTemplate, resolution: Resolution) -> str:
     if request.containers:
         return "accel.io/container names it" if not request.placeholders else "the container that has the limit"
     if any(asked_amounts(h.container, resource) for h in resolution.device_containers):
-        return "the container that asks for it"
+        return "the container that requests it"
     chosen = resolution.device_containers[0]
     for key in (DEFAULT_CONTAINER, PRIMARY):
         if template.annotations.get(key) == chosen.container.name:
             return f"the annotation {key} names it"
-    return "the first container" + (" that is no known sidecar" if chosen.index else "")
+    return "the first container" + (" that is not a known sidecar" if chosen.index else "")
 
 
 def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
     if resolution.placed_only:
-        return "accel.io/count: 0 asks for the nodes alone"
+        return "accel.io/count: 0 requests the nodes without devices"
     if resolution.own.names:
         return f"the Pod asks for {', '.join(resolution.own.names)} itself"
-    return "accel.io/mode: host gives devices by path" if resolution.request.mode == "host" else "there already"
+    return "accel.io/mode: host provides devices by path" if resolution.request.mode == "host" else "already set"
 
 
 def _replaced(_template: PodTemplate, _resolution: Resolution) -> str:
-    return "the real resource takes its place"
+    return "replaced by the real resource"
 
 
 def _warned(_template: PodTemplate, _resolution: Resolution) -> str:

@@ -1,4 +1,4 @@
-"""A rule: what it makes true of a pod template, and its reasons, beside each other. Pure."""
+"""A rule: what it injects into a pod template, next to its reasons. Pure."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ Found = Iterable[Edit | Warn]
 
 
 def silent(_template: PodTemplate, _resolution: Resolution) -> str:
-    """No reason, where nobody would ask for one."""
+    """No reason, where none is needed."""
     return ""
 
 
 @final
 @dataclass(frozen=True)
 class Rule:
-    """One concern. Each rule sees the template as it came, never another's edits.
+    """One concern. Each rule sees the original template, never another rule's edits.
 
-    `apply` gives edits and warnings, and raises `Denied` where a user's own value stands in the way; it writes nothing
-    that is there already. Paths begin at the template: where that stands in its object is nothing to a rule.
+    `apply` gives edits and warnings, and raises `Denied` if a user's own value conflicts; it writes nothing
+    that is already set. Paths are relative to the template: a rule does not know where that is in its object.
     """
 
     subject: str  # what it is about, for people
@@ -34,5 +34,5 @@ class Rule:
 
 
 def container_path(device_container: DeviceContainer) -> Path:
-    """Where a container with devices stands in its template."""
+    """The path of a container with devices in its template."""
     return ("spec", device_container.list_name, device_container.index)

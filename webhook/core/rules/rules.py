@@ -1,4 +1,4 @@
-"""The rules, in the order in which their edits stand in the patch. Of two edits of one place the first wins. Pure."""
+"""The rules, in the order of their edits in the patch. Of two edits of one place the first wins. Pure."""
 
 from collections.abc import Iterator
 from typing import Final

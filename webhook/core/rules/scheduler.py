@@ -1,4 +1,4 @@
-"""schedulerName and queue, and what a scheduler must know of the hardware. Pure."""
+"""schedulerName and queue, and what a scheduler must know about the hardware. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -31,7 +31,7 @@ def _scheduled(template: PodTemplate, decided: Scheduling) -> Iterator[Edit | Wa
 
 
 def neuron(template: PodTemplate, resolution: Resolution) -> Found:
-    """A part of a node's Neuron devices must be contiguous, which only AWS's scheduler extension knows.
+    """If not all of a node's Neuron devices are used, they must be contiguous, which needs AWS's scheduler extension.
 
     Source: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/k8s-neuron-scheduler.html
     """
@@ -67,11 +67,11 @@ def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
     asked = resolution.request.scheduler or resolution.request.queue
     if resolution.scheduling.key is not None and resolution.scheduling.key.where == "workload":
         return "the queue is on the object itself"
-    return "there already" if asked and not resolution.scheduling.warnings else ""
+    return "already set" if asked and not resolution.scheduling.warnings else ""
 
 
 def _warned(_template: PodTemplate, _resolution: Resolution) -> str:
-    return "a part of a node's Neuron devices must be contiguous"
+    return "if not all of a node's Neuron devices are used, they must be contiguous"
 
 
 SCHEDULER: Final = Rule("schedulerName", scheduler, _why, _why_not)

@@ -16,7 +16,7 @@ KIND = "AdmissionReview"
 
 
 Word = Annotated[str, Meta(max_length=limits.NAME)]
-"""What an API server writes by itself. `name` is not: it is the object's own, and may be anything."""
+"""Text that the API server writes. `name` does not count: it is the object's own, and may be anything."""
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +29,7 @@ Obj = TypeVar("Obj")
 
 
 class Request(msgspec.Struct, Generic[Obj], frozen=True, gc=False):
-    """What the API server asks. `namespace` is the truth; the object's own may be empty."""
+    """The API server's request. `namespace` is authoritative; the object's own may be empty."""
 
     uid: Word
     kind: GroupVersionKind = GroupVersionKind()
@@ -43,7 +43,7 @@ class Request(msgspec.Struct, Generic[Obj], frozen=True, gc=False):
 
 
 class AdmissionReview(msgspec.Struct, Generic[Obj], frozen=True, gc=False):
-    """A review with a request, as the API server sends it."""
+    """A review with a request, as sent by the API server."""
 
     kind: str
     apiVersion: str
@@ -55,7 +55,7 @@ Reader = msgspec.json.Decoder[AdmissionReview[Any]]
 
 
 class Status(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why an object is not admitted, as kubectl prints it."""
+    """Why an object is not admitted; printed by kubectl."""
 
     code: int = 0
     reason: str = ""
@@ -63,7 +63,7 @@ class Status(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """`patch` and `patchType` stand together or not at all; msgspec writes bytes as base64."""
+    """`patch` and `patchType` occur together or not at all; msgspec encodes bytes as base64."""
 
     uid: str
     allowed: bool
@@ -75,7 +75,7 @@ class Response(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ReviewResponse(msgspec.Struct, frozen=True, gc=False):
-    """An AdmissionReview with a response, as the API server wants it back."""
+    """An AdmissionReview with a response, as expected by the API server."""
 
     response: Response
     apiVersion: str = API_VERSION

@@ -89,7 +89,7 @@ def explain(raw: object, form: Any, message: str) -> tuple[Path, str]:
 
 
 def _bad_key(raw: object, form: Any, path: Path) -> str:
-    """Which key of a mapping is none of a few words."""
+    """Which key of a mapping is not one of its allowed keys."""
     words = [
         str(word)
         for kind in _types(form, raw, path)
@@ -126,7 +126,7 @@ def _found(raw: object, path: Path) -> str:
 
 
 def _path(raw: object, form: Any, text: str, message: str) -> Path:
-    """msgspec's path, with the keys that it writes as `[...]`."""
+    """msgspec's path, with the keys that it prints as `[...]`."""
     path: Path = ()
     for step in _STEP.finditer(text):
         if step["field"] is not None:
@@ -139,7 +139,7 @@ def _path(raw: object, form: Any, text: str, message: str) -> Path:
 
 
 def _culprit(raw: object, form: Any, path: Path, message: str) -> Path:
-    """The first key of a mapping with which it fails in the same way, without those behind it."""
+    """The first key of a mapping with which it fails in the same way, without the following ones."""
     mapping = _at(raw, path)
     if not isinstance(mapping, dict):
         return ()
@@ -193,7 +193,7 @@ def _keys(raw: object, form: Any, path: Path, wrong: str) -> str:
 
 
 def _choices(form: Any, raw: object, path: Path) -> list[str]:
-    """What a field that is one of a few words may be: a Literal's values, or the tags of a union of Structs."""
+    """The allowed values of a field: a Literal's values, or the tags of a union of Structs."""
     words = [
         str(value)
         for kind in _types(form, raw, path)
@@ -207,7 +207,7 @@ def _choices(form: Any, raw: object, path: Path) -> list[str]:
 
 
 def _types(form: Any, raw: object, path: Path, all_tags: bool = False) -> list[msgspec.inspect.Type]:
-    """The types that may stand at `path`; of a union of tagged Structs the one that `raw` names."""
+    """The types allowed at `path`; of a union of tagged Structs, the one that `raw` names."""
     kinds = list(_members(msgspec.inspect.type_info(form)))
     for depth, step in enumerate(path):
         kinds = [k for kind in kinds for k in _into(kind, step, _at(raw, path[:depth]))]

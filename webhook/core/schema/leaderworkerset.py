@@ -22,7 +22,7 @@ class Group(View, frozen=True, gc=False):
 
     @property
     def leader_excluded(self) -> bool:
-        """Whether the leader stands outside the subgroups."""
+        """Whether the leader is outside the subgroups."""
         return self.subGroupPolicy is not None and self.subGroupPolicy.subGroupPolicyType == LEADER_EXCLUDED
 
 

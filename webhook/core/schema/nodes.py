@@ -1,6 +1,6 @@
-"""YAML text as nodes that know where they stand in it. Pure: text in, nodes and plain values out.
+"""YAML text as nodes that know their position in it. Pure: text in, nodes and plain values out.
 
-Values are those that kubectl reads, which are neither YAML 1.1's nor 1.2's: `1e3` is a number, `yes` is true,
+Values are those that kubectl reads, which follow neither YAML 1.1 nor 1.2: `1e3` is a number, `yes` is true,
 `12:30` and `2026-01-01` are text, a number with a leading 0 is octal, and one beyond 64 bits is a float or text.
 Source: https://github.com/kubernetes-sigs/yaml/blob/742f5e6f/goyaml.v2/resolve.go
 """
@@ -34,18 +34,18 @@ _EXACT = 2**53
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
 _DASH = re.compile(r"(?:[&!][^ \t\r\n]*+|[ \t\r\n]++|#[^\n]*+)*+-")
-"""The first dash of a list, behind its anchor, its tag and comments."""
+"""The first dash of a list, after its anchor, its tag and comments."""
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 class Node(msgspec.Struct, frozen=True, eq=False):
-    """One value in the text. `end` is where its own text ends: comments and blank lines after it are not its own."""
+    """One value in the text. `end` is the end of its own text, without following comments and blank lines."""
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
     start: int
     end: int
     column: int  # of the first key, or of the first dash
-    flow: bool = False  # written with brackets
+    flow: bool = False  # in flow style
     value: Any = None  # of a scalar, or the Node that an alias means
     names: tuple[str, ...] = ()  # of a mapping, as JSON has them
     keys: tuple["Node", ...] = ()
@@ -53,7 +53,7 @@ class Node(msgspec.Struct, frozen=True, eq=False):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One document of a stream: `text` has everything from its `---` to the next one's."""
+    """One document of a stream: `text` is everything from its `---` to the next one's."""
 
     text: str
     start: int  # of `text` in the stream
@@ -72,7 +72,7 @@ def with_line_feeds(text: str) -> str:
 
 
 def documents(stream: str, limits: Limits = OF_MANIFEST) -> Iterator[Document]:
-    """Every document of a stream, empty ones too, each made when it is asked for; raises `BadYaml`."""
+    """Every document of a stream, including empty ones, parsed lazily; raises `BadYaml`."""
     try:
         yield from _Composer(stream, limits).documents()
     except yaml.MarkedYAMLError as error:
@@ -89,10 +89,10 @@ def _marked(text: str, error: yaml.MarkedYAMLError) -> BadYaml:
     mark = error.problem_mark or error.context_mark
     where = min(mark.index, len(text)) if mark else 0
     problem = error.problem or str(error).replace("\n", " ")
-    if "nesting" in problem:  # libyaml has a limit of its own, which a line of brackets meets before ours
+    if "nesting" in problem:  # libyaml has its own limit, which a line of brackets reaches before ours
         return _too_deep(where)
     if text[where : where + 1] == "\t":
-        return BadYaml(where, "a tab; YAML indents with blanks")
+        return BadYaml(where, "tab in indentation; use spaces")
     if "{{" in text[text.rfind("\n", 0, where) + 1 : where] + text[where:].partition("\n")[0]:
         return BadYaml(where, "a template, not a manifest: render it first, with helm template or the like")
     if error.context and error.context not in problem:
@@ -105,7 +105,7 @@ def _too_deep(where: int) -> BadYaml:
 
 
 class _Anchored(NamedTuple):
-    """What an anchor stands for, and how much of it there is."""
+    """What an anchor stands for, and its size."""
 
     node: Node
     values: int
@@ -114,7 +114,7 @@ class _Anchored(NamedTuple):
 
 
 class _Composer:
-    """Makes nodes of a stream's events; their indexes begin with their document."""
+    """Builds nodes from a stream's events; their indexes are relative to their document."""
 
     def __init__(self, stream: str, limits: Limits) -> None:
         self._stream = stream
@@ -127,7 +127,7 @@ class _Composer:
         """A new document, whose text begins at `base`."""
         self._base = base
         self._anchors: dict[str, _Anchored] = {}
-        self._values = self._characters = 0  # aliases count with what they bring
+        self._values = self._characters = 0  # aliases count with their contents
         self._aliased_values = self._aliased_characters = 0
         self._level = 0
         self._deepest = 0  # of the levels since the last anchor began
@@ -175,7 +175,7 @@ class _Composer:
         values, characters, deepest = self._values, self._characters, self._deepest
         self._deepest = self._level
         node = self._made(event)
-        # Known only now: an alias inside its own anchor would be a value without end.
+        # Registered only now: an alias inside its own anchor would be an infinite value.
         self._anchors[event.anchor] = _Anchored(
             node, self._values - values, self._characters - characters, self._deepest - self._level
         )
@@ -186,7 +186,7 @@ class _Composer:
         found = self._anchors.get(event.anchor)
         if found is None:
             name = event.anchor[:64]
-            raise self._bad(event, f"*{name} means nothing here: no &{name} before it")
+            raise self._bad(event, f"unknown alias *{name}: no &{name} before it")
         self._count_alias(event, found)
         self._count(event, 0)
         self._descend(event, self._level + found.levels)
@@ -198,17 +198,17 @@ class _Composer:
             raise self._bad(event, f"more than {self._limits.values:,} keys and values")
 
     def _count_alias(self, event: Any, found: _Anchored) -> None:
-        """What aliases bring is bounded by what there is without them: a few lines could stand for gigabytes."""
+        """What aliases expand to is bounded by the rest of the document: a few lines could mean gigabytes."""
         values = ALIASED_TIMES * (self._values - self._aliased_values) + FEW_VALUES
         characters = ALIASED_TIMES * (self._characters - self._aliased_characters) + FEW_CHARACTERS
         self._values += found.values + 1  # the alias itself
         self._characters += found.characters
         self._aliased_values += found.values
         self._aliased_characters += found.characters
-        if self._aliased_values > (most := min(values, self._limits.aliased_values)):
-            raise self._bad(event, f"aliases stand for more than {most:,} keys and values")
-        if self._aliased_characters > (most := min(characters, self._limits.aliased_characters)):
-            raise self._bad(event, f"aliases stand for more than {most >> 20} MiB of text")
+        if self._aliased_values > (limit := min(values, self._limits.aliased_values)):
+            raise self._bad(event, f"aliases stand for more than {limit:,} keys and values")
+        if self._aliased_characters > (limit := min(characters, self._limits.aliased_characters)):
+            raise self._bad(event, f"aliases stand for more than {limit >> 20} MiB of text")
 
     def _descend(self, event: Any, level: int) -> None:
         self._deepest = max(self._deepest, level)
@@ -243,7 +243,7 @@ class _Composer:
         kinds = {"int": int, "float": int | float, "bool": bool, "null": type(None)}
         if tag in kinds and isinstance(value, kinds[tag]) and (tag == "bool") == isinstance(value, bool):
             return value
-        raise self._bad(event, f"not a value of the kind !!{tag[:64]}")
+        raise self._bad(event, f"not a value of type !!{tag[:64]}")
 
     def _mapping(self, event: Any) -> Node:
         keys: list[Node] = []
@@ -282,7 +282,7 @@ class _Composer:
         )
 
     def _name(self, key: Node) -> str:
-        """A key as JSON has it."""
+        """A key as in JSON."""
         value = key.value.value if key.kind == "alias" else key.value
         if isinstance(value, str):
             return value
@@ -290,11 +290,11 @@ class _Composer:
             return str(value).lower()
         start, end = self._base + key.start, self._base + key.end
         templated = "{{" in self._stream[max(start - 1, 0) : end]
-        raise BadYaml(start, "a template, not a manifest" if templated else "a key that is not a word")
+        raise BadYaml(start, "a template, not a manifest" if templated else "a key that is not a scalar")
 
 
 def resolve(text: str) -> Any:
-    """The value of a scalar without quotes."""
+    """The value of an unquoted scalar."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789" or (text[0] == "." and not text[1:2].isdigit()):
@@ -311,7 +311,7 @@ def resolve(text: str) -> Any:
 
 
 def _integer(text: str) -> int | float | None:
-    """A number of at most 64 bits, a float where it needs them all; kubectl reads a longer one as a float or text."""
+    """A number of at most 64 bits, a float if it needs all of them; to kubectl a longer one is a float or a string."""
     match = _INTEGER.fullmatch(text)
     if match is None or match.lastgroup is None:
         return None
@@ -325,9 +325,9 @@ def _integer(text: str) -> int | float | None:
 
 
 def plain(node: Node) -> Any:
-    """The node's value as JSON has it, merge keys and aliases resolved; raises `BadYaml`.
+    """The node's value as in JSON, with merge keys and aliases resolved; raises `BadYaml`.
 
-    Of a key that is given twice the last counts, as kubectl has it.
+    Of duplicate keys the last counts, as in kubectl.
     """
     if node.kind == "alias":
         return plain(node.value)
@@ -335,7 +335,7 @@ def plain(node: Node) -> Any:
         return [plain(item) for item in node.items]
     if node.kind == "scalar":
         if isinstance(node.value, float) and not abs(node.value) < float("inf"):
-            raise BadYaml(node.start, "a number that JSON does not have")
+            raise BadYaml(node.start, "a number that JSON cannot represent")
         return node.value
     return _object(node)
 
@@ -352,18 +352,18 @@ def _object(node: Node) -> dict[str, Any]:
 
 
 def check_keys(node: Node) -> None:
-    """Raises `BadYaml` where a mapping has a key twice: an edit could not say which of them it means."""
+    """Raises `BadYaml` if a mapping has a duplicate key: an edit would be ambiguous."""
     seen: set[str] = set()
     for name, key in zip(node.names, node.keys, strict=True):
         if name in seen:
-            raise BadYaml(key.start, f"the key {quoted(name)} is given twice")
+            raise BadYaml(key.start, f"duplicate key {quoted(name)}")
         seen.add(name)
     for item in node.items:
         check_keys(item)
 
 
 def mappings(node: Node, name: str) -> Iterator[Node]:
-    """Every mapping that stands under a key of that name, at any depth."""
+    """Every mapping under a key of that name, at any depth."""
     for key, item in zip(node.names or ("",) * len(node.items), node.items, strict=True):
         if key == name and item.kind == "mapping":
             yield item
@@ -371,17 +371,17 @@ def mappings(node: Node, name: str) -> Iterator[Node]:
 
 
 def is_merge(name: str, key: Node) -> bool:
-    """Whether an entry of a mapping is `<<`, YAML 1.1's way to take over another mapping's entries."""
+    """Whether an entry of a mapping is `<<`, YAML 1.1's merge key."""
     return name == _MERGE and not key.flow
 
 
 def merge(item: Node) -> dict[str, Any]:
-    """What `<<: item` brings; of several mappings the first wins."""
+    """What `<<: item` adds; of several mappings the first wins."""
     target = item.value if item.kind == "alias" else item
     if target.kind == "mapping":
         return _object(target)
     if target.kind != "sequence":
-        raise BadYaml(item.start, "<< takes over mappings, and this is none")
+        raise BadYaml(item.start, "<< merges mappings, and this is not one")
     merged: dict[str, Any] = {}
     for part in reversed(target.items):
         merged |= merge(part)
@@ -389,6 +389,6 @@ def merge(item: Node) -> dict[str, Any]:
 
 
 def position(stream: str, where: int) -> tuple[int, int]:
-    """Line and column, both from 1, by the line breaks that YAML has."""
+    """Line and column, both from 1, by YAML's line breaks."""
     before = with_line_feeds(stream[:where])
     return before.count("\n") + 1, where - (before.rfind("\n") + 1) + 1

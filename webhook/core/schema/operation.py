@@ -1,4 +1,4 @@
-"""One operation of a JSON Patch (RFC 6902), as it goes on the wire."""
+"""One operation of a JSON Patch (RFC 6902), as on the wire."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""The parts of a Pod template that we look at: a read-only typed view. Unknown fields are skipped, never built.
+"""The parts of a Pod template that we read: a read-only typed view. Unknown fields are skipped, never built.
 
 Field names are the API's own (camelCase), so that a path of an `Edit` is also the path of attributes here.
-`null` and an absent field look alike: both are None. A field that an edit can touch must be declared.
-Fields stand in the API's own order, since a decoder that finds them in its own is faster.
+`null` and an absent field are the same: both are None. A field that an edit can touch must be declared.
+Fields are in the API's own order, since decoding in the expected order is faster.
 """
 
 from typing import Annotated, Any
@@ -17,14 +17,14 @@ Value = Annotated[str, Meta(max_length=limits.LABEL_VALUE)]
 Key = Annotated[str, Meta(max_length=limits.KEY)]
 Number = Annotated[int, Meta(ge=-limits.NUMBER - 1, le=limits.NUMBER)]
 Text = Annotated[str, Meta(max_length=limits.OBJECT)]
-"""Text that no API bounds but by the size of the object: variables, paths, other people's annotations. What is done
-with it costs no more than reading it did."""
+"""Text that APIs limit only by the size of the object: variables, paths, other annotations. Processing it costs no more
+than decoding it."""
 Quantity = Text | Annotated[int, Meta(ge=-limits.AMOUNT - 1, le=limits.AMOUNT)] | float
 Annotations = dict[Text, Text | None]
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
-    """A read-only look at a JSON object. Made by decoding alone, so it holds no cycles for gc to find."""
+    """A read-only view of a JSON object. Created only by decoding, so it contains no cycles for the GC."""
 
 
 class OwnerReference(View, frozen=True, gc=False):
@@ -35,7 +35,7 @@ class OwnerReference(View, frozen=True, gc=False):
 
 
 class Labels(View, frozen=True, gc=False):
-    """The labels that anything here reads: a Pod of a JobSet has some twenty, and each one built costs time."""
+    """The labels that are read here: a JobSet's Pod has about twenty, and decoding each costs time."""
 
     kueue_queue: Value | None = msgspec.field(name="kueue.x-k8s.io/queue-name", default=None)
     kai_queue: Value | None = msgspec.field(name="kai.scheduler/queue", default=None)
@@ -49,7 +49,7 @@ class Labels(View, frozen=True, gc=False):
     pod_index: Value | None = msgspec.field(name="apps.kubernetes.io/pod-index", default=None)
 
     def get(self, key: object) -> str | None:
-        """The value of a label; asking for one that is not declared is our mistake."""
+        """The value of a label; requesting an undeclared one is a bug of ours."""
         value: str | None = getattr(self, _LABELS[key])
         return value
 
@@ -68,7 +68,7 @@ class Metadata(View, frozen=True, gc=False):
 
 
 class EnvVarSource(View, frozen=True, gc=False):
-    """That there is one is all that matters."""
+    """Only its existence matters."""
 
 
 class EnvVar(View, frozen=True, gc=False):
@@ -141,7 +141,7 @@ class NodeAffinity(View, frozen=True, gc=False):
 
 class PodAntiAffinity(View, frozen=True, gc=False):
     requiredDuringSchedulingIgnoredDuringExecution: list[Any] | None = None
-    """As they are: a term is ours only where it says exactly what ours says, in fields that we know or not."""
+    """Undecoded: a term is ours only if it equals ours exactly, in known and unknown fields."""
 
 
 class Affinity(View, frozen=True, gc=False):
@@ -159,7 +159,7 @@ class Volume(View, frozen=True, gc=False):
 
 
 class PodClaim(View, frozen=True, gc=False):
-    """A claim of the Pod, and what it is made of."""
+    """A claim of the Pod, and its source."""
 
     name: Name | None = None
     resourceClaimName: Name | None = None

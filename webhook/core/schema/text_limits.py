@@ -1,7 +1,7 @@
-"""How much of a file is read: the bounds of manifests and of site configs.
+"""Limits on files: manifests and site configs.
 
-An API server bounds one object, at 3 MiB; a manifest holds many. What it would take is never refused here, and
-memory stays in proportion to what is read: aliases, which make much of little, are counted as often as they are used.
+An API server limits one object to 3 MiB; a manifest contains many. What it would accept is never refused here, and
+memory stays proportional to what is read: aliases, which expand a little text to a lot, count each time they are used.
 """
 
 from typing import Final, NamedTuple
@@ -16,37 +16,37 @@ Source: https://kubernetes.io/docs/concepts/configuration/configmap/
 """
 
 LEVELS: Final = 200
-"""Collections inside one another. The deepest that is published, JobSet's CustomResourceDefinition, has 38.
+"""Nested collections. The deepest published manifest, JobSet's CustomResourceDefinition, has 38.
 
 Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml
 """
 
 
 class Limits(NamedTuple):
-    """How much one document may hold."""
+    """Limits of one document."""
 
     values: int
-    """Keys and values, those that aliases stand for included."""
+    """Keys and values, including those that aliases stand for."""
     aliased_values: int
-    """Those that aliases stand for: each alias counts with all that it brings."""
+    """Those that aliases stand for: each alias counts with all its contents."""
     aliased_characters: int
     """Characters of what aliases stand for."""
 
 
 ALIASED_TIMES: Final = 100
-"""As many times what a document has of its own its aliases may stand for, once it is more than a little."""
+"""Aliases may stand for this many times what a document contains itself, beyond a small allowance."""
 
 FEW_VALUES, FEW_CHARACTERS = 1000, 3 * 1024 * 1024
-"""A little: kubectl asks no questions below the one, and the other is the largest object that an API server takes."""
+"""That allowance: kubectl does not check below the first, and the second is the largest object of an API server."""
 
 OF_MANIFEST: Final = Limits(values=4_000_000, aliased_values=1_200_000, aliased_characters=32 * 1024 * 1024)
-"""A List of ten thousand Pods, as an API server lists them; and never less by aliases than kubectl reads.
+"""A List of ten thousand Pods, as returned by an API server; and for aliases never less than kubectl allows.
 
 Source: https://github.com/kubernetes-sigs/yaml/blob/742f5e6f/goyaml.v2/decode.go (allowedAliasRatio)
 """
 
 OF_CONFIG: Final = Limits(values=250_000, aliased_values=100_000, aliased_characters=4 * CONFIG)
-"""What `serve` can read beside its calls, in the memory that the chart gives it; a catalogue of 10,000 models fits."""
+"""What `serve` can read during calls within the chart's memory limit; a catalogue of 10,000 models fits."""
 
 OF_RESULT: Final = Limits(2**63, 2**63, 2**63)
-"""What injection makes of a document: there is a bound for what is injected into each of its objects."""
+"""The result of injection: what is injected into each of its objects has its own limit."""
