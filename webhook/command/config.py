@@ -185,7 +185,9 @@ def _matchless(site: Site, path: decode.Path, patterns: tuple[str, ...]) -> Iter
     for pattern in dict.fromkeys(patterns):
         if not any(site.catalogue.matching(pattern)) and not _is_type(site, pattern):
             near = catalogue.nearest(site, pattern)
-            yield Problem(path, f": {quoted(pattern)} matches no accelerator type" + (f"; nearest: {near[0]}" if near else ""))
+            yield Problem(
+                path, f": {quoted(pattern)} matches no accelerator type" + (f"; nearest: {near[0]}" if near else "")
+            )
 
 
 def _is_type(site: Site, name: str) -> bool:
