@@ -24,10 +24,6 @@ from webhook.core.schema.site import Config
 from webhook.core.site import Site
 from webhook.manifest import inject
 
-NOT_HERE = ("install", "demo", "check", "compiled", "test", "goldens", "docs", "kube-demo", "bench", "soak", "fuzz")
-"""Targets that install, write, or are the tests themselves: make only says here that it knows how."""
-
-
 ELSEWHERE = {"ca.crt", "detect.accel.io", "expected.yaml", "patch.render", "spec.jobTemplate"}
 """Words with dots that are no values of the chart."""
 
@@ -131,7 +127,7 @@ def test_a_command_of_a_page_runs(block: Block) -> None:
     """As it stands, in the root of the checkout; and prints what the page shows, where it shows something."""
     for command in page.commands(block):
         text = command.text
-        if text.split("#")[0].strip() in {f"make {target}" for target in NOT_HERE}:
+        if text.startswith("make "):  # targets install, write, or are these tests: make only says that it knows how
             text = text.replace("make", "make --dry-run", 1)
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", text],
