@@ -369,7 +369,7 @@ def assert_answers(world: World, replica: Replica, now: datetime, *, deep: bool)
     """Whoever trusts any one entry accepts the replica's leaf, by clocks five minutes apart too."""
     assert replica.leaf is not None
     leaf = replica.leaf.certificate
-    for entry, bundle in world.entries.items():
+    for bundle, entry in {bundle: entry for entry, bundle in world.entries.items()}.items():  # most have the same
         signer = next((ca for ca in split(bundle) if authority.issued_by(leaf, ca)), None)
         assert signer is not None, f"{now}: a leaf's authority is outside {entry}"
         for at in (now - 5 * MINUTE, now + 5 * MINUTE):
