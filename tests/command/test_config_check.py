@@ -47,7 +47,7 @@ ERRORS = [
     "takes a whole node",
     '11: $.schedulers.defaults: scheduler "kai" is not allowed; valid: default-scheduler, volcano',
     '14: $.catalogue[1].kind: found "modle"; valid: tpu, devices, model, instance, ambiguous',
-    "16: $.catalogue[3].name: c is there already, at $.catalogue[2]",
+    "16: $.catalogue[3].name: c is already defined, at $.catalogue[2]",
     '13: $.catalogue[0].of: found "nvidia-gpux"; valid: nvidia-gpu, amd-gpu, intel-gpu, intel-gpu-xe, intel-gaudi, '
     "aws-neuron, aws-neuroncore",
 ]

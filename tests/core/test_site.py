@@ -109,8 +109,7 @@ ERRORS = {
     "? [a]\n: b": "site.yaml: line 1, column 3: a key that is not a scalar",
     "platform: [": "site.yaml: line 1, column 12: did not find expected node content (while parsing a flow node)",
     "a: 1\n---\nb: 2": "site.yaml: line 2, column 1: expected a single YAML document",
-    "platform: !!python/name:os.system x": "site.yaml: line 1, column 11: not a value of the kind "
-    "!!python/name:os.system",
+    "platform: !!python/name:os.system x": "site.yaml: line 1, column 11: not a value of type !!python/name:os.system",
     'platform: "g\\nk\\u001b"': 'site.yaml: $.platform: found "g?k?"; valid: aks, eks, gfd, gke, none',
     "schedulers: {allowed: volcano}": 'site.yaml: $.schedulers.allowed: found "volcano"; valid: a list',
     "schedulers: {defaults: [{scheduler: kai}]}": 'site.yaml: $.schedulers.defaults: scheduler "kai" is not allowed; '
@@ -168,14 +167,14 @@ ERRORS = {
     '$.hostProfiles.nv.libraries[0].hostPath: "/a/.." has "..", which Kubernetes refuses',
     "hostProfiles: {nv: {libraries: [{hostPath: /a, mountPath: '/b:c'}]}}": "site.yaml: "
     '$.hostProfiles.nv.libraries[0].mountPath: "/b:c" has a ":", which Kubernetes refuses',
-    "hostProfiles: {nv: {libraries: [{hostPath: /a}]}}": "site.yaml: $.hostProfiles.nv.libraries[0]: missing key "
+    "hostProfiles: {nv: {libraries: [{hostPath: /a}]}}": "site.yaml: $.hostProfiles.nv.libraries[0] lacks the key "
     "mountPath",
     "hostProfiles: {nv: {env: {A=B: c}}}": 'site.yaml: $.hostProfiles.nv.env: "A=B" is not a valid variable name',
     "accelerators: {nvidia.com/gpu: {volumes: [{name: a, mountPath: /b, hostPath: c}]}}": "site.yaml: "
     '$.accelerators.nvidia.com/gpu.volumes[0].hostPath: "c" is not absolute',
     "catalogue: [{kind: gpu}]": 'site.yaml: $.catalogue[0].kind: found "gpu"; '
     "valid: tpu, devices, model, instance, ambiguous",
-    "catalogue: [{name: a}]": "site.yaml: $.catalogue[0]: missing key kind",
+    "catalogue: [{name: a}]": "site.yaml: $.catalogue[0] lacks the key kind",
     "catalogue: [{kind: model, name: a/b, of: nvidia-gpu}]": 'site.yaml: $.catalogue[0].name: "a/b" is not a name: '
     'lower-case letters, digits, "-", "." and "_"',
     "catalogue: [{kind: model, name: a, of: b}]": 'site.yaml: $.catalogue[0].of: found "b"; valid: nvidia-gpu, '

@@ -78,7 +78,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     for target in (*targets, *read.placed):
         collected.add_template(target)
         if target.resolution.request.multislice:
-            collected.warnings += _unused_multislice(kind, obj, target)
+            collected.warnings.extend(_unused_multislice(kind, obj, target))
     collected.add_object(outside(kind, obj, (*targets, *read.placed), context))
     names = [target.resolution.accelerator.name for target in (*targets, *read.placed)]
     for template in read.unasked:

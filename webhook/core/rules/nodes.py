@@ -135,7 +135,7 @@ def _tolerates(there: Toleration, ours: Mapping[str, str], known: str | None) ->
 
     Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#concepts
     """
-    if there.effect not in (None, "", "NoSchedule"):
+    if there.effect not in (None, "", ours.get("effect") or "NoSchedule"):
         return False
     if there.operator == "Exists":
         return not there.key or there.key == ours["key"]
