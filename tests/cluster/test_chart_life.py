@@ -196,7 +196,8 @@ def test_wrong_config_is_not_used(plane: ControlPlane, labelled: str) -> None:
     """A site config that cannot be read is refused by running replicas, which stay ready and say so in a metric."""
     with install(plane) as release:
         release.run_pods(2)
-        release.upgrade({"config": {"placements": {"spot": {"nodeSelectr": {"a": "b"}}}}})
+        # The chart's schema knows every key; it does not know that a default must be among the allowed ones.
+        release.upgrade({"config": {"schedulers": {"defaults": [{"scheduler": "kai-scheduler"}]}}})
         release.wait_for(
             "both to refuse it",
             lambda: all(gauge(pod, "accel_webhook_config_reload_success") == 0 for pod in release.pods),

@@ -168,7 +168,7 @@ def test_all_is_well(plane: ControlPlane, release: Release, labelled: str) -> No
     assert found["nodes"]["details"][0].startswith("tpu-v4-8: 1 of 1 nodes (cloud.google.com/gke-tpu-accelerator=")
     table = run(release.namespace, plane.kubeconfig)
     assert (0, "") == (table.returncode, table.stderr)
-    assert "14 ok" == table.stdout.splitlines()[-1]
+    assert "15 ok" == table.stdout.splitlines()[-1]
 
 
 def test_labels_in_vain(plane: ControlPlane, release: Release, labelled: str) -> None:
@@ -627,6 +627,7 @@ def test_no_rights(plane: ControlPlane, release: Release, labelled: str) -> None
         "namespaces": "needs list on namespaces",
         "dry-run": "needs a labelled namespace",
         "objects": "needs list on namespaces",
+        "agreement": "needs list on namespaces",
         "nodes": "needs list on nodes",
         "injectors": "needs list on mutatingwebhookconfigurations",
         "pod-security": "needs list on namespaces",

@@ -189,7 +189,7 @@ def test_every_line_break_of_yaml_counts_in_a_place(kind: str) -> None:
 
     assert problem(f"# a{line}b: 1{line}c: [{line}").startswith("f.yaml:4:1: ")
     assert problem(f"a: 1{line}a2: {{}}{line}b: *x").startswith("f.yaml:3:4: unknown alias *x")
-    assert problem(POD.replace("\n", line) + f"kind: Pod{line}").startswith("f.yaml:11:1: the key")
+    assert problem(POD.replace("\n", line) + f"kind: Pod{line}").startswith("f.yaml:11:1: duplicate key")
 
 
 @pytest.mark.parametrize("kind", BREAKS)
