@@ -49,8 +49,14 @@ PLAIN = [case for case in PODS if not config_of(case)]
 GROUPS = grouped([case for case in PODS if config_of(case)])
 
 
+RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "kata", "gvisor")
+"""Those of the golden cases."""
+
+
 def opt_in(cluster: ControlPlane, namespace: str) -> None:
     """A namespace of this name that is injected, with the service account that Pods need."""
+    for name in RUNTIME_CLASSES:  # the API server refuses a Pod of a class that does not exist
+        cluster.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": name}, "handler": name})
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": INJECTED}}
     path, query = f"/api/v1/namespaces/{namespace}", {"fieldManager": "tests", "force": "true"}
     expect(cluster.request("PATCH", path, body, query, content="application/apply-patch+yaml"), namespace)

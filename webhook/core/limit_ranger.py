@@ -19,6 +19,10 @@ _PLACES: Final = ((" for init container ", "initContainers"), (" for container "
 _PARTS: Final = {"request": "requests", "limit": "limits"}
 
 
+Noted = dict[tuple[str, str, str], frozenset[str]]
+"""The resources that were filled in, by list, container and part."""
+
+
 def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) -> None:
     """The template's containers without the amounts that LimitRanger filled in, for resources that concern us."""
     noted = _noted(template.annotations)
@@ -29,20 +33,25 @@ def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) 
         kept: dict[str, dict[str, Quantity | None]] = {}
         for part in _PARTS.values():
             amounts: dict[str, Quantity | None] = getattr(container.resources, part) or {}
-            named = noted.get((list_name, container.name or "", part), frozenset())
-            gone = [r for r in amounts if r in named and concerns_us(r)]
-            found += [(list_name, index, part, resource) for resource in gone]
+            gone = {r for r in amounts if _is_noted(noted, list_name, container, part, r) and concerns_us(r)}
+            found += [(list_name, index, part, resource) for resource in amounts if resource in gone]
             kept[part] = {r: amount for r, amount in amounts.items() if r not in gone} if gone else amounts
         resources = Resources(limits=kept["limits"], requests=kept["requests"], claims=container.resources.claims)
         template.containers[position] = (list_name, index, _with_resources(container, resources))
     template.filled_in = tuple(found)
 
 
+def _is_noted(noted: Noted, list_name: str, container: Container, part: str, resource: str) -> bool:
+    """Whether an amount was filled in. Of an extended resource either part stands for both: they must be equal."""
+    parts = _PARTS.values() if "/" in resource else (part,)
+    return any(resource in noted.get((list_name, container.name or "", one), ()) for one in parts)
+
+
 def _with_resources(container: Container, resources: Resources) -> Container:
     return msgspec.structs.replace(container, resources=resources)
 
 
-def _noted(annotations: Annotations) -> dict[tuple[str, str, str], frozenset[str]]:
+def _noted(annotations: Annotations) -> Noted:
     """The resources that were filled in, by list, container and part."""
     text = annotations.get(ANNOTATION) or ""
     if not text.startswith(_OPENING):
