@@ -86,7 +86,7 @@ def test_mode_host_is_stored_with_character_devices(cluster: ControlPlane, names
     devices = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1")
     assert {**dict.fromkeys(devices, "CharDevice"), "/dev/nvidia-modeset": ""} == volumes
     assert "nvidia.com/gpu" not in json.dumps(stored["spec"]["containers"][0].get("resources", {}))
-    assert any("do not open without privileged" in warning for warning in answer.warnings)
+    assert any("cannot be opened without privileged" in warning for warning in answer.warnings)
     assert "gke-h100" == bound(cluster, namespace)
 
 
