@@ -215,6 +215,20 @@ def test_an_object_that_was_not_injected(plane: ControlPlane, release: Release) 
     assert [*pods, *others] == found["objects"]["details"]
 
 
+def test_an_object_whose_fields_disagree(plane: ControlPlane, release: Release) -> None:
+    """Its annotations say that it was injected, and it has none of what they mean."""
+    namespace = plane.namespace()
+    body = pod()
+    body["metadata"]["annotations"]["accel.io/injected"] = "tpu-v4-8"
+    create(plane, namespace, body)
+    plane.kubectl("label", "namespace", namespace, "accel.io/injection=enabled")
+    found = check(release)
+    plane.delete_namespace(namespace)
+
+    assert "warning" == found["agreement"]["status"]
+    assert found["agreement"]["details"][0].startswith(f"Pod {namespace}/train: ")
+
+
 def create_jobset(plane: ControlPlane, namespace: str) -> None:
     """A JobSet of one Job; its controller is not here, and its kind is only as much as we read of it."""
     names = {"kind": "JobSet", "plural": "jobsets", "singular": "jobset"}
@@ -509,7 +523,7 @@ def test_no_answer(release: Release, labelled: str) -> None:
 
     assert {"dry-run": "failed"} == statuses(found)
     assert "deadline exceeded" in found["dry-run"]["message"]
-    assert found["dry-run"]["fix"].startswith("The control plane does not reach the Pods: open its firewall")
+    assert found["dry-run"]["fix"].startswith("The control plane cannot reach the Pods: open its firewall")
 
 
 def test_replicas(release: Release) -> None:
@@ -755,7 +769,7 @@ def test_cert_manager(plane: ControlPlane, release: Release, labelled: str) -> N
         served = check(ours)
 
     fix = f"cert-manager writes it: kubectl -n {ours.namespace} describe certificate {ours.fullname}-tls"
-    assert "have no caBundle that can be read" in nothing["ca-bundle"]["message"]
+    assert "have no readable caBundle" in nothing["ca-bundle"]["message"]
     assert ("failed", fix) == (nothing["ca-bundle"]["status"], nothing["ca-bundle"]["fix"])
     assert ("skipped", "there is no certificate to check") == said_of(nothing, "expiry")
     assert f"entries do not trust the certificate in Secret {ours.fullname}-tls" in strange["ca-bundle"]["message"]

@@ -81,7 +81,8 @@ def _hardware(container: Container, resource: str, site: Site) -> list[tuple[str
             family, amount = site.catalogue.families.of_resource(name), amounts[name]
             if family and amount is not None and quantity.devices(amount) != 0:
                 found.append((name, amount, family))
-    return found
+    # An API server sorts the names, a file does not: both are to hear the same.
+    return sorted(found, key=lambda one: one[0]) if len(found) > 1 else found
 
 
 def _other_hardware(where: str, name: str, amount: object, accelerator: Accelerator) -> Denied:
