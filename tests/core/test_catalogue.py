@@ -574,8 +574,8 @@ BROKEN = {
     V9 + "shapes: [2x2x1], otherHosts: {2x2x1: []}}": "x.yaml: $[0].otherHosts: 2x2x1 lists no number of chips",
     V9.replace("prefix: tpu-v9", "prefix: v-9") + "shapes: [2x2x1]}": 'x.yaml: $[0].prefix: "v-9" is not one of the ',
     V9.replace("[v9]", "[v9, V9]") + "shapes: [2x2x1]}": 'x.yaml: $[0].spellings: "V9" must be lower-case letters',
-    "- {kind: model, name: a, of: nvidia-gpu}\n- {kind: model, name: a, of: amd-gpu}": "x.yaml: $[1].name: a is already "
-    "defined, at x.yaml: $[0]",
+    "- {kind: model, name: a, of: nvidia-gpu}\n- {kind: model, name: a, of: amd-gpu}": "x.yaml: $[1].name: a is "
+    "already defined, at x.yaml: $[0]",
     "name: x": "x.yaml: $: found a mapping; valid: a list",
 }
 
