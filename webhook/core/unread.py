@@ -10,12 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from webhook.core import annotations, limits
-from webhook.core.annotations import PREFIX
+from webhook.core.annotations import NAME, PREFIX
 from webhook.core.messages import Warn
 from webhook.core.patch import Path
 from webhook.core.schema.pod import Metadata, Resources
 
-NAME: Final = "accel.io"
 SHORT: Final = "accel/"
 WHOLE_NODE: Final = PREFIX + "whole-node"
 """A label that we write ourselves."""
