@@ -14,8 +14,8 @@ from typing import Any, Final, final
 
 from webhook.core import annotations, limits
 from webhook.core.annotations import INJECT, INJECTED, NONE, TOPOLOGY, TYPE, TemplateAnnotations, read_annotations
-from webhook.core.kinds.kind import Context, Kind, Target, Targets
-from webhook.core.kinds.queue import outside
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, with_devices
+from webhook.core.kinds.queue import queue_edits
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Remove, Section, at, within
@@ -97,6 +97,12 @@ def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
     """The pod templates that ask for an accelerator, and what each gets; raises `Denied`."""
     read = _read(kind, obj, context)
     return [*kind.resolve_group(obj, read.targets, context), *read.placed]
+
+
+def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:
+    """Edits and warnings outside the templates: the kind's own, and the queue."""
+    yield from kind.object_edits(obj, with_devices(targets), context)
+    yield from queue_edits(kind, obj, targets)
 
 
 class _Read:

@@ -15,9 +15,8 @@ import msgspec
 
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, QUEUE, TYPE
-from webhook.core.inject import Injection, inject, refused, targets_of
+from webhook.core.inject import Injection, inject, outside, refused, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target
-from webhook.core.kinds.queue import outside
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import (
