@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 from webhook.core import annotations, limits
 from webhook.core.annotations import INJECT, INJECTED, NONE, TOPOLOGY, TYPE, TemplateAnnotations, read_annotations
+from webhook.core.kinds import owners
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, with_devices
 from webhook.core.kinds.queue import queue_edits
 from webhook.core.last_applied import LAST_APPLIED, last_applied
@@ -68,7 +69,7 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
 
 
 def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
-    code = kind.skipped(obj, context.site)
+    code = owners.skipped(kind, obj, context.site)
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)
@@ -100,8 +101,10 @@ def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
 
 
 def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:
-    """Edits and warnings outside the templates: the kind's own, and the queue."""
-    yield from kind.object_edits(obj, with_devices(targets), context)
+    """Edits and warnings outside the templates: the kind's own, those about a Pod's siblings, and the queue."""
+    held = with_devices(targets)
+    yield from kind.object_edits(obj, held, context)
+    yield from owners.other_hosts(kind, obj, held, context)
     yield from queue_edits(kind, obj, targets)
 
 

@@ -19,16 +19,6 @@ from webhook.core.schema.site import (
     SchedulerDefault,
 )
 
-CONTROLLERS = (
-    "JobSet.jobset.x-k8s.io",
-    "RayJob.ray.io",
-    "MPIJob.kubeflow.org",
-    "LeaderWorkerSet.leaderworkerset.x-k8s.io",
-    "Pod.",
-)
-"""Kinds that are injected themselves, or whose helpers need no devices: RayJob's submitter, MPIJob's launcher, the
-StatefulSet of a LeaderWorkerSet's group, which its leader Pod controls."""
-
 
 @final
 @dataclass(frozen=True)
@@ -58,7 +48,6 @@ class Site:
     catalogue: Catalogue
     profiles: tuple[Profile, ...]  # host profiles by name, then the legacy entries by resource
     queues: Mapping[str, QueueKey]  # where each scheduler reads a queue
-    controllers: frozenset[str]  # `Kind.group` of those whose Jobs and the like are not injected themselves
     detect: frozenset[str]  # resources that apply a profile without an annotation
 
     @classmethod
@@ -86,7 +75,6 @@ class Site:
             catalogue,
             (*own, *legacy),
             {**QUEUES, **config.schedulers.queues},
-            frozenset((*CONTROLLERS, *config.controllers)),
             frozenset((*config.detect, *config.accelerators)),
         )
 

@@ -286,6 +286,8 @@ class JobSet(Kind[schema.JobSet]):
     plural = "jobsets"
     versions: tuple[str, ...] = ("v1alpha2",)
     view = schema.JobSet
+    pods = ""
+    decides_children = True
     reapply = "immutable"
     counts_slices = True
 
