@@ -19,7 +19,7 @@ from webhook.core.schema.pod import NO_SPEC, Container, Metadata, PodSpec, Templ
 from webhook.core.site import Site
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
-JOB_NAME: Final = "ACCEL_JOB_NAME"
+JOB_NAME_VARIABLE: Final = "ACCEL_JOB_NAME"
 """The variable with the Job's name, from which its host names are derived."""
 
 SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
