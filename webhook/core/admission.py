@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import msgspec
 
 from webhook.core import limits, review, unread, update
-from webhook.core.inject import Injection, inject, refused
+from webhook.core.inject import Injection, inject, tolerated
 from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
@@ -99,7 +99,7 @@ def _too_deep(body: bytes, deep: TooDeep) -> Answer:
         return _bad(deep)
     denied = limits.too_large("the object", "too many nested levels", "a few hundred")
     if request.operation == "UPDATE":
-        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
+        return _allowed(request, "unchanged", tolerated(denied).warnings, code=denied.code)
     return _denied(request, denied)
 
 
@@ -133,7 +133,7 @@ def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> 
     kind, obj = request.kind, request.object
     workload = WORKLOADS.get((kind.group, kind.kind))
     if workload is not None and isinstance(obj, workload.view):
-        return _judged(request, workload, obj, site, body)
+        return _decide_object(request, workload, obj, site, body)
     raw = bytes(obj)
     if request.subResource or raw == b"null" or request.operation not in ("CREATE", "UPDATE"):
         return _allowed(request, "skipped", code="not-ours")
@@ -148,7 +148,7 @@ def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> 
         obj = view(workload, raw)
     except Denied as denied:
         return _unseen(request, denied) if not mentions_us(raw) else _refused(request, workload, denied)
-    return _judged(request, workload, obj, site, body)
+    return _decide_object(request, workload, obj, site, body)
 
 
 def _unseen(request: Request[Any], denied: Denied) -> Answer:
@@ -167,7 +167,7 @@ def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool
     )
 
 
-def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, body: bytes) -> Answer:
+def _decide_object(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, body: bytes) -> Answer:
     try:
         injection = _injection(request, workload, obj, site)
     except Denied as denied:
@@ -175,7 +175,7 @@ def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, bo
     unheard = _unread(request, obj, injection, body)
     if unheard:
         injection = replace(injection, warnings=(*injection.warnings, *unheard))
-    return _injected(request, workload, obj, injection)
+    return _patched(request, workload, obj, injection)
 
 
 def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) -> list[Warn]:
@@ -189,7 +189,7 @@ def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) 
 
 def _refused(request: Request[Any], workload: Kind[Any], denied: Denied) -> Answer:
     if request.operation == "UPDATE" and workload.reapply == "immutable":  # a schemaless kind's fields
-        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
+        return _allowed(request, "unchanged", tolerated(denied).warnings, code=denied.code)
     return _denied(request, denied)
 
 
@@ -234,7 +234,7 @@ _TYPES: Final = 4096
 """Characters of the types in an audit annotation."""
 
 
-def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: Injection) -> Answer:
+def _patched(request: Request[Any], workload: Kind[Any], obj: Any, injection: Injection) -> Answer:
     operations = _operations(obj, injection) if workload.patched else []
     types = ",".join(injection.types)[:_TYPES]
     if not operations:

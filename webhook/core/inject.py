@@ -53,7 +53,7 @@ class Injection:
         return [edit for section in self.sections for edit in within(section.path, section.edits)]
 
 
-def refused(denied: Denied) -> Injection:
+def tolerated(denied: Denied) -> Injection:
     """An object that passes although it would be denied, since it already exists: unchanged, with a warning."""
     return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
 
@@ -64,7 +64,7 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
         return _injected(kind, obj, context)
     except Denied as denied:
         if kind.judged_before(obj):
-            return refused(denied)
+            return tolerated(denied)
         raise
 
 

@@ -158,4 +158,4 @@ def with_worker(template: PodTemplate, resolution: Resolution, worker: Worker) -
     """The resolution with its worker, if we set it: the site says so, and no other controller does."""
     if template.told_by in (LEADER_WORKER_SET, KUBERAY) or not resolution.full:
         return resolution
-    return resolution.with_topology(resolution.slices, worker)
+    return resolution.with_slices_and_worker(resolution.slices, worker)

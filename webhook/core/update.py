@@ -15,7 +15,7 @@ import msgspec
 
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, QUEUE, TYPE
-from webhook.core.inject import Injection, inject, outside, refused, targets_of
+from webhook.core.inject import Injection, inject, outside, targets_of, tolerated
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
@@ -51,7 +51,7 @@ def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Inject
     try:
         fresh = inject(kind, obj, replace(context, stored=True))
     except Denied as denied:
-        return refused(denied)
+        return tolerated(denied)
     if not fresh.types:
         return fresh
     edits = as_was((*fresh.edits, *kind.defaults(obj)), old)
@@ -80,11 +80,11 @@ def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
         changed = _said(kind, before) != _said(kind, now)
         found = inject(kind, now, replace(context, created=False))
     except msgspec.ValidationError as error:
-        return refused(Denied("unreadable", where="the object", value=error))
+        return tolerated(Denied("unreadable", where="the object", value=error))
     except Denied as denied:
         if changed:
             raise
-        return refused(denied)
+        return tolerated(denied)
     if not changed:
         return Injection(types=found.types)
     kept = [Warn("type-kept", {"kind": kind.kind})] if kind.patched else []
@@ -98,7 +98,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
     try:
         before = view(kind, old)
     except msgspec.ValidationError as error:
-        return refused(Denied("unreadable", where="the stored object", value=error))
+        return tolerated(Denied("unreadable", where="the stored object", value=error))
     try:
         stale = list(_stale(kind, new, before, context))
         base = view(kind, without(new, stale))
@@ -106,7 +106,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
     except Denied as denied:
         if _said(kind, view(kind, new)) != _said(kind, before) and _understood(kind, before, context):
             raise
-        return refused(denied)
+        return tolerated(denied)
     return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
 
 

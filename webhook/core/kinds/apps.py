@@ -126,7 +126,7 @@ def _with_hosts(app: App, target: Target) -> Target:
     if not resolution.multi_host or spec.pods != resolution.accelerator.hosts:
         return target
     worker = slices.stateful_worker(name, spec.serviceName)
-    return Target(target.template, resolution.with_topology(resolution.slices, worker))
+    return Target(target.template, resolution.with_slices_and_worker(resolution.slices, worker))
 
 
 MINUTE: Final = "12345678"

@@ -60,7 +60,7 @@ def replicated_jobs(jobset: schema.JobSet) -> Sequence[ReplicatedJob]:
 
 def _facts(target: Target, worker: Worker, found: Slices | None) -> Target:
     resolution = slices.with_worker(target.template, target.resolution, worker)
-    return Target(target.template, resolution.with_topology(found, resolution.worker))
+    return Target(target.template, resolution.with_slices_and_worker(found, resolution.worker))
 
 
 def _check_hostnames(jobset: schema.JobSet, targets: Targets) -> None:

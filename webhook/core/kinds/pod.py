@@ -46,7 +46,7 @@ def _facts(pod: Template, target: Target) -> Resolution:
     resolution = target.resolution
     found = slices.of_pod(pod, resolution)
     if found is not None:
-        resolution = resolution.with_topology(found, None)
+        resolution = resolution.with_slices_and_worker(found, None)
     if not resolution.full:  # nobody asks which worker it is
         return resolution
     return slices.with_worker(target.template, resolution, slices.worker_of_pod(pod, resolution))
