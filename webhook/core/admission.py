@@ -16,7 +16,7 @@ from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Section, render
-from webhook.core.schema.admission import Request, Response, Status
+from webhook.core.schema.admission import Request
 from webhook.core.schema.operation import Operation
 from webhook.core.site import Site
 from webhook.core.template import controller_of
@@ -244,15 +244,8 @@ def _patched(request: Request[Any], workload: Kind[Any], obj: Any, injection: In
     if patch is None:
         size = f"more than {PATCH:,} bytes of changes"
         return _refused(request, workload, limits.too_large("the injection", size, f"{PATCH:,}"))
-    response = Response(
-        uid=request.uid,
-        allowed=True,
-        patchType="JSONPatch",
-        patch=patch,
-        warnings=_texts(injection.warnings),
-        auditAnnotations={"type": types, "outcome": "injected"},
-    )
-    return _answer(request, 200, review.encode(response), "injected", type_name=types)
+    body = review.patched(request.uid, patch, types, injection.warnings)
+    return _answer(request, 200, body, "injected", type_name=types)
 
 
 def _operations(obj: Any, injection: Injection) -> list[Operation]:
@@ -266,24 +259,12 @@ def _operations(obj: Any, injection: Injection) -> list[Operation]:
 def _allowed(
     request: Request[Any], outcome: str, warnings: tuple[Warn, ...] = (), *, code: str = "", type_name: str = ""
 ) -> Answer:
-    response = Response(uid=request.uid, allowed=True, warnings=_texts(warnings))
-    return _answer(request, 200, review.encode(response), outcome, code=code, type_name=type_name)
+    return _answer(request, 200, review.allowed(request.uid, warnings), outcome, code=code, type_name=type_name)
 
 
 def _denied(request: Request[Any], denied: Denied) -> Answer:
-    status = Status(403 if denied.reason == "Forbidden" else 422, denied.reason, denied.message)
-    response = Response(uid=request.uid, allowed=False, status=status)
-    body = review.encode(response)
+    body = review.denied(request.uid, denied)
     return _answer(request, 200, body, "denied", code=denied.code, detail=denied.message)
-
-
-def _texts(warnings: tuple[Warn, ...]) -> tuple[str, ...]:
-    texts: dict[str, None] = {}
-    for warning in warnings:
-        texts[warning.text()] = None
-        if len(texts) == limits.WARNINGS:
-            break
-    return tuple(texts)
 
 
 def _answer(
