@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 from typing import final
 
 from webhook.core.catalogue.catalogue import Catalogue
-from webhook.core.schema import decode
 from webhook.core.schema.site import (
     QUEUES,
     Config,
@@ -18,6 +17,7 @@ from webhook.core.schema.site import (
     QueueKey,
     SchedulerDefault,
 )
+from webhook.core.yaml import decode
 
 
 @final

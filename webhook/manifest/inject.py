@@ -17,10 +17,10 @@ from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import pointer, render
-from webhook.core.schema import nodes
-from webhook.core.schema.nodes import Document, Node
-from webhook.core.schema.text_limits import OF_RESULT
 from webhook.core.site import Site
+from webhook.core.yaml import nodes
+from webhook.core.yaml.file_limits import OF_RESULT
+from webhook.core.yaml.nodes import Document, Node
 from webhook.errors import BadManifest, BadYaml
 from webhook.manifest.edit import Change, Splice, rewrite, spliced
 

@@ -1,6 +1,6 @@
 """Limits of each connection and of all together: `listener`, `connection` and `connections` enforce them.
 
-Those of an object are in `core/limits.py`, those of a file in `core/schema/text_limits.py`.
+Those of an object are in `core/limits.py`, those of a file in `core/yaml/file_limits.py`.
 """
 
 import msgspec
