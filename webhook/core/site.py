@@ -1,4 +1,4 @@
-"""One cluster's decisions: bytes of a site config in, a frozen `Site` out. Pure."""
+"""What the site config of a cluster means: its bytes in, a frozen `Site` out. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

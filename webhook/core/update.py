@@ -1,9 +1,13 @@
-"""UPDATE of a kind whose templates can change: what the stored object's type left in it is removed. Pure.
+"""What an UPDATE becomes, given the stored object; the kind's `reapply` says which of three ways. Pure.
 
-The API server merges: an apply keeps every field that the file does not name, so after a change of type the old
-type's node selectors, tolerations and copied keys are still there, and look like the user's. A value that equals
-one that the stored object's type injects is ours, unless the user's file has it: the API server records which fields
-an apply has, and kubectl keeps the file.
+    "immutable"  keep_stored  injected again, with the values that are stored; never denied
+    "mutable"    follow_type  injected again; what the stored object's type left in it is removed first
+    "judged"     judge        nothing is injected: denials and warnings only
+
+Most of this module is the second. The API server merges: an apply keeps every field that the file does not name, so
+after a change of type the old type's node selectors, tolerations and copied keys are still there, and look like the
+user's. A value that equals one that the stored object's type injects is ours, unless the user's file has it: the API
+server records which fields an apply has, and kubectl keeps the file.
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
 
@@ -44,7 +48,7 @@ KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
 
 
 def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Injection:
-    """The same on UPDATE of a kind with immutable templates: with the stored values, and never denied.
+    """Injection into an object whose templates cannot change: each edit with the value that is stored. Never denied.
 
     `old` is the stored object as plain JSON values.
     """

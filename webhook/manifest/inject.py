@@ -1,6 +1,6 @@
-"""Manifests: YAML or JSON text in, the same text with accelerators injected out. Pure.
+"""Injection into each object of a manifest: its documents, the items of its Lists, and messages about each. Pure.
 
-The edits are the webhook's own (`inject`, `patch`); this module adds documents, Lists and messages about each object.
+The edits are the webhook's own, of `core.inject` and `core.patch`; `edit` makes them in the text.
 """
 
 import re
