@@ -60,7 +60,8 @@ cluster-tests: install  ## one file of them: make cluster-tests TESTS=tests/clus
 goldens: install  ## rewrite tests/cases/*/*/expected.yaml from what the code does now; read the diff
 	$(BIN)/pytest -q tests/core/test_cases.py --update-goldens
 
-docs: install  ## rewrite what is generated: parts of docs/, the chart's schema and its table of values
+docs: install  ## rewrite what is generated: parts of docs/, the chart's schema and table of values, the list for TorchX
+	$(BIN)/python -m webhook.torchx
 	$(BIN)/python charts/document.py
 	$(BIN)/python -m docs.document
 

@@ -228,6 +228,24 @@ def test_every_kind_is_shown() -> None:
     assert set(WORKLOADS) == shown
 
 
+def test_every_kind_is_in_the_table() -> None:
+    """workloads.md says in its table where each kind that we know is injected."""
+    text = (ROOT / "docs" / "workloads.md").read_text()
+    (table,) = re.findall(r"^\| kind \| injected in \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    names = [name for cell in re.findall(r"^\| \[(.*?)\]", table, re.MULTILINE) for name in cell.split(", ")]
+
+    assert sorted(type(workload).__name__ for workload in WORKLOADS.values()) == sorted(
+        name.replace(" ", "") for name in names
+    )
+
+
+def test_every_controller_of_children_is_named() -> None:
+    """The site config says which kinds need not be added to its `controllers`."""
+    known = re.findall(r"\w+", document.documented(Config)["controllers"].partition("the known ones: ")[2])
+
+    assert {w.kind for w in WORKLOADS.values() if w.decides_children and w.kind != "Pod"} == set(known)
+
+
 def test_the_chart_takes_every_key_of_the_site_config() -> None:
     """What the page documents can be set where people set it."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())["config"]

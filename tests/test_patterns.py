@@ -24,7 +24,7 @@ SEARCHES = {"search", "findall", "finditer", "sub", "subn", "split"}
 COMPARES = {
     "webhook.core.annotations": "a key with the few that there are, for the five warnings that an answer has room for",
     "webhook.core.catalogue.catalogue": "one name of at most 63 characters with the catalogue's",
-    "webhook.core.schema.decode": "one key of at most 64 characters with those of a mapping in the site config",
+    "webhook.core.yaml.decode": "one key of at most 64 characters with those of a mapping in the site config",
     "webhook.command.catalogue": "one argument of at most 64 characters with the catalogue's names",
 }
 """Where difflib may be imported, and why that is not much."""
@@ -106,7 +106,7 @@ PATTERNS = patterns()
 def test_patterns_are_found() -> None:
     """Those in modules, in classes and tuples, in calls; and none is compiled inside of a function."""
     assert len(PATTERNS) > 20
-    assert {"webhook.core.schema.nodes._DASH", "webhook.core.topology._TEXT"} <= {found.where for found in PATTERNS}
+    assert {"webhook.core.yaml.nodes._DASH", "webhook.core.topology._TEXT"} <= {found.where for found in PATTERNS}
     known = {found.pattern.pattern for found in PATTERNS}
     for name in MODULES:
         for call, method, owner in calls(name):

@@ -12,7 +12,7 @@ NAMES = tuple(torchx.names(CATALOGUE.names()))
 
 
 def test_the_list_of_entry_points_is_current() -> None:
-    """`python -m webhook.torchx` would write the file that is there."""
+    """`python -m webhook.torchx` would write the file that is there (else: make docs)."""
     path = torchx.files("webhook") / "data" / "torchx.ini"
     assert torchx.written(CATALOGUE.names()) == path.read_text()
 

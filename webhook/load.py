@@ -3,8 +3,8 @@
 from importlib import resources
 from pathlib import Path
 
-from webhook.core.schema import text_limits
 from webhook.core.site import Site
+from webhook.core.yaml import file_limits
 from webhook.errors import BadConfig
 
 
@@ -21,7 +21,7 @@ def load(path: str | Path | None = None) -> Site:
         return Site.parse(b"", "defaults", builtin())
     try:
         with Path(path).open("rb") as file:
-            data = file.read(text_limits.CONFIG + 1)
+            data = file.read(file_limits.CONFIG + 1)
     except OSError as error:
         raise BadConfig(f"{path}: {error.strerror or error}") from None
     return Site.parse(data, str(path), builtin())

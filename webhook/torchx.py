@@ -4,7 +4,7 @@ A resource contains only a placeholder limit, `accel.io/tpu-v4-16`, which the we
 annotations. The names are in data/torchx.ini, which is also the package's list of entry points, so that a client
 needs no catalogue: this module imports only the standard library and TorchX.
 
-    python -m webhook.torchx        # regenerate data/torchx.ini from the catalogue
+    python -m webhook.torchx        # regenerate data/torchx.ini from the catalogue; make docs does it too
 """
 
 import configparser

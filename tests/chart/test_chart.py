@@ -15,6 +15,7 @@ from prometheus_client import generate_latest
 
 from certs.metrics import Metrics as CertsMetrics
 from charts import document
+from tests.cluster import test_match_conditions
 from tests.support import chart
 from tests.support.chart import CHART, MODES, MONITORING, NAME, NAMESPACE, at, both_ways, helm, merged, one, render
 from webhook import __version__
@@ -231,6 +232,12 @@ def test_entries_are_of_the_kinds_that_are_known() -> None:
     }
     known = {(w.group, w.versions, w.plural, bool(w.reapply)) for w in WORKLOADS.values()}
     assert sent == known - {("", ("v1",), "pods", False)}
+
+
+def test_conditions_are_tried_with_each_entry() -> None:
+    """tests/cluster/test_match_conditions.py has an object of each kind, and one that is hollow."""
+    names = [kind["name"] for kind in yaml.safe_load((CHART / "files" / "kinds.yaml").read_text())]
+    assert set(names) == set(test_match_conditions.KINDS) == set(test_match_conditions.HOLLOW)
 
 
 def test_failure_policy_is_of_admission_only() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.checkout import EXAMPLES
 from webhook import load
-from webhook.core.schema import nodes
+from webhook.core.yaml import nodes
 from webhook.errors import BadYaml
 from webhook.manifest import inject
 

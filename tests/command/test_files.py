@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.command import POD, accel
 from webhook.command import files
-from webhook.core.schema.text_limits import CONFIG, MANIFESTS
+from webhook.core.yaml.file_limits import CONFIG, MANIFESTS
 from webhook.errors import BadConfig, Unreadable
 from webhook.load import load
 

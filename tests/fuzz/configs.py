@@ -18,8 +18,8 @@ from tests.support.checkout import ROOT
 from webhook import load
 from webhook.core.catalogue.catalogue import Catalogue
 from webhook.core.messages import Denied
-from webhook.core.schema import nodes
 from webhook.core.site import Site
+from webhook.core.yaml import nodes
 from webhook.errors import BadConfig
 from webhook.manifest.style import Layout
 

@@ -18,8 +18,8 @@ from webhook.command import reasons
 from webhook.core.admission import view
 from webhook.core.kinds.kind import Context
 from webhook.core.messages import Denied
-from webhook.core.schema import nodes
 from webhook.core.site import Site
+from webhook.core.yaml import nodes
 from webhook.errors import BadManifest
 from webhook.manifest import inject
 from webhook.manifest.inject import LAYOUT_LOST, Result

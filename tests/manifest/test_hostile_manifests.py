@@ -14,14 +14,15 @@ import yaml
 from tests.support import budget
 from tests.support.checkout import ROOT
 from tests.support.manifest import HEAD, POD, POD_AFTER, SITE, after, only_added
-from webhook.core.schema import nodes, site, text_limits
+from webhook.core.schema import site
+from webhook.core.yaml import file_limits, nodes
 from webhook.errors import BadManifest
 from webhook.manifest.edit import rewrite
 from webhook.manifest.inject import LAYOUT_LOST, injected, joined, results
 from webhook.manifest.style import JSON, Layout
 
 BREAKS = {"a lone return": "\r", "U+0085": "\x85", "U+2028": "\u2028", "U+2029": "\u2029"}
-LEVELS = text_limits.LEVELS
+LEVELS = file_limits.LEVELS
 
 
 def problem(text: str) -> str:
@@ -288,15 +289,15 @@ def test_the_limits_are_those_of_the_page() -> None:
     """What docs/troubleshooting.md says of files that cannot be read."""
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     section = page.partition("## Files that cannot be read")[2].partition("\n## ")[0]
-    manifest, config = text_limits.OF_MANIFEST, text_limits.OF_CONFIG
+    manifest, config = file_limits.OF_MANIFEST, file_limits.OF_CONFIG
     for said in (
-        f"| {text_limits.LEVELS} levels |",
-        f"{text_limits.ALIASED_TIMES} times what the document has",
+        f"| {file_limits.LEVELS} levels |",
+        f"{file_limits.ALIASED_TIMES} times what the document has",
         f"{manifest.aliased_values:,} |",
-        f"plus {text_limits.FEW_CHARACTERS >> 20} MiB; at most {manifest.aliased_characters >> 20} MiB |",
+        f"plus {file_limits.FEW_CHARACTERS >> 20} MiB; at most {manifest.aliased_characters >> 20} MiB |",
         f"more than {manifest.values:,} keys",
-        f"more than {text_limits.MANIFESTS >> 20} MiB at once",
-        f"more than {text_limits.CONFIG >> 20} MiB, which a ConfigMap",
+        f"more than {file_limits.MANIFESTS >> 20} MiB at once",
+        f"more than {file_limits.CONFIG >> 20} MiB, which a ConfigMap",
         f"{config.values:,} keys and values, {site.MOST_PATTERNS:,} patterns, {site.MOST_TYPES:,} types |",
     ):
         assert said in section

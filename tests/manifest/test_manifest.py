@@ -17,8 +17,8 @@ from tests.support.manifest import HEAD, JOBSET, POD, POD_AFTER, SITE, after, on
 from tests.support.yaml_text import Writer, operations, value
 from webhook import load
 from webhook.core.messages import Denied
-from webhook.core.schema import nodes
 from webhook.core.site import Site
+from webhook.core.yaml import nodes
 from webhook.errors import BadManifest
 from webhook.manifest import inject
 from webhook.manifest.edit import rewrite, spliced

@@ -15,7 +15,7 @@ from tests.support.good_calls import GoodCalls
 from tests.support.process import CA, accel_serve, most_memory, process, until
 from tests.support.recorder import Recorder
 from webhook.server import replica
-from webhook.server.connections import Limits
+from webhook.server.limits import Limits
 from webhook.server.replica import Addresses, running
 
 MANY = 8000

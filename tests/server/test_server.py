@@ -47,7 +47,7 @@ from webhook.core.admission import Answer
 from webhook.core.site import Site
 from webhook.errors import BadSetting
 from webhook.server import watchdog
-from webhook.server.connections import Limits
+from webhook.server.limits import Limits
 from webhook.server.log import configure
 from webhook.server.replica import SPARE_HANDLES, Addresses, running
 from webhook.server.settings import Settings

@@ -55,14 +55,8 @@ MAX_NAMESPACES = 25
 """Labelled namespaces whose objects are read."""
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-KINDS = (
-    ("", "Pod"),
-    ("batch", "Job"),
-    ("jobset.x-k8s.io", "JobSet"),
-    ("batch.volcano.sh", "Job"),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
-)
-"""The kinds whose stored objects are read: the others become Pods and Jobs."""
+READ = tuple(workload for workload in WORKLOADS.values() if workload.reapply != "judged")
+"""The kinds whose stored objects are read: what is injected in them stays there. The others become Pods and Jobs."""
 
 LONGEST_ANSWER = 600
 """Characters of an error that are shown."""
@@ -228,8 +222,8 @@ class Cluster:
 
     def _served(self) -> Iterable[tuple[Kind[Any], str]]:
         """The kinds that this cluster knows, each with the path of its version."""
-        for workload in (WORKLOADS[key] for key in KINDS):
-            path = f"/apis/{workload.group}/{VERSIONS[workload.group]}" if workload.group else "/api/v1"
+        for workload in READ:
+            path = f"/apis/{workload.group}/{workload.versions[-1]}" if workload.group else "/api/v1"
             known = self._one(path, dict[str, Any]) if workload.group not in ("", "batch") else {}
             if known is not None:
                 yield workload, path
@@ -246,14 +240,6 @@ class Cluster:
         if answer.status == 0 or "cannot create resource" in answer.why:
             return answer
         return DryRun(namespace, PROBE_TYPE, answer.status, _message(answer))
-
-
-VERSIONS = {
-    "batch": "v1",
-    "jobset.x-k8s.io": "v1alpha2",
-    "batch.volcano.sh": "v1alpha1",
-    "leaderworkerset.x-k8s.io": "v1",
-}
 
 
 def probe() -> Object:

@@ -6,11 +6,11 @@ from typing import get_args
 
 from webhook.command import catalogue, files, terminal
 from webhook.core.messages import Denied, quoted
-from webhook.core.schema import decode, nodes, problems
 from webhook.core.schema.catalogue import Model, Platform
-from webhook.core.schema.problems import Problem, Trimmed
 from webhook.core.schema.site import Config
 from webhook.core.site import Profile, Site, matches
+from webhook.core.yaml import decode, nodes, problems
+from webhook.core.yaml.problems import Problem, Trimmed
 from webhook.errors import BadConfig, printable
 from webhook.load import builtin
 

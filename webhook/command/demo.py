@@ -24,7 +24,7 @@ from rich.text import Text
 
 from webhook.command import diff, terminal
 from webhook.core.kinds.registry import WORKLOADS
-from webhook.core.schema.nodes import Document
+from webhook.core.yaml.nodes import Document
 from webhook.errors import BadManifest
 from webhook.manifest import inject
 from webhook.manifest.edit import rewrite

@@ -6,7 +6,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
-from webhook.core.schema.text_limits import CONFIG, MANIFESTS
+from webhook.core.yaml.file_limits import CONFIG, MANIFESTS
 from webhook.errors import BadConfig, Unreadable, printable
 
 ENDINGS = (".yaml", ".yml", ".json")

@@ -13,9 +13,8 @@ from webhook.command import describe
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import INJECT, NONE, TYPE, Levels, read_annotations
 from webhook.core.catalogue.accelerator import Accelerator
-from webhook.core.inject import LEFT_ALONE, inject, targets_of
+from webhook.core.inject import LEFT_ALONE, inject, outside, targets_of
 from webhook.core.kinds.kind import Context, Kind, Target, with_devices
-from webhook.core.kinds.queue import outside
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Section, at, render, steps
 from webhook.core.rules.detect import detected, resources

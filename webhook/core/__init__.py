@@ -1,1 +1,1 @@
-"""The decisions. Pure: no files, no clock, no network, no logging."""
+"""What is injected, and why not. Pure: no files, no clock, no network, no logging. `inject` drives it."""

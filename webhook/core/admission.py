@@ -11,12 +11,12 @@ from typing import Any, Final, final
 import msgspec
 
 from webhook.core import limits, review, unread, update
-from webhook.core.inject import Injection, inject, refused
+from webhook.core.inject import Injection, inject, tolerated
 from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Section, render
-from webhook.core.schema.admission import Request, Response, Status
+from webhook.core.schema.admission import Request
 from webhook.core.schema.operation import Operation
 from webhook.core.site import Site
 from webhook.core.template import controller_of
@@ -99,7 +99,7 @@ def _too_deep(body: bytes, deep: TooDeep) -> Answer:
         return _bad(deep)
     denied = limits.too_large("the object", "too many nested levels", "a few hundred")
     if request.operation == "UPDATE":
-        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
+        return _allowed(request, "unchanged", tolerated(denied).warnings, code=denied.code)
     return _denied(request, denied)
 
 
@@ -133,7 +133,7 @@ def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> 
     kind, obj = request.kind, request.object
     workload = WORKLOADS.get((kind.group, kind.kind))
     if workload is not None and isinstance(obj, workload.view):
-        return _judged(request, workload, obj, site, body)
+        return _decide_object(request, workload, obj, site, body)
     raw = bytes(obj)
     if request.subResource or raw == b"null" or request.operation not in ("CREATE", "UPDATE"):
         return _allowed(request, "skipped", code="not-ours")
@@ -148,7 +148,7 @@ def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> 
         obj = view(workload, raw)
     except Denied as denied:
         return _unseen(request, denied) if not mentions_us(raw) else _refused(request, workload, denied)
-    return _judged(request, workload, obj, site, body)
+    return _decide_object(request, workload, obj, site, body)
 
 
 def _unseen(request: Request[Any], denied: Denied) -> Answer:
@@ -167,7 +167,7 @@ def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool
     )
 
 
-def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, body: bytes) -> Answer:
+def _decide_object(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, body: bytes) -> Answer:
     try:
         injection = _injection(request, workload, obj, site)
     except Denied as denied:
@@ -175,7 +175,7 @@ def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, bo
     unheard = _unread(request, obj, injection, body)
     if unheard:
         injection = replace(injection, warnings=(*injection.warnings, *unheard))
-    return _injected(request, workload, obj, injection)
+    return _patched(request, workload, obj, injection)
 
 
 def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) -> list[Warn]:
@@ -189,7 +189,7 @@ def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) 
 
 def _refused(request: Request[Any], workload: Kind[Any], denied: Denied) -> Answer:
     if request.operation == "UPDATE" and workload.reapply == "immutable":  # a schemaless kind's fields
-        return _allowed(request, "unchanged", refused(denied).warnings, code=denied.code)
+        return _allowed(request, "unchanged", tolerated(denied).warnings, code=denied.code)
     return _denied(request, denied)
 
 
@@ -234,7 +234,7 @@ _TYPES: Final = 4096
 """Characters of the types in an audit annotation."""
 
 
-def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: Injection) -> Answer:
+def _patched(request: Request[Any], workload: Kind[Any], obj: Any, injection: Injection) -> Answer:
     operations = _operations(obj, injection) if workload.patched else []
     types = ",".join(injection.types)[:_TYPES]
     if not operations:
@@ -244,15 +244,8 @@ def _injected(request: Request[Any], workload: Kind[Any], obj: Any, injection: I
     if patch is None:
         size = f"more than {PATCH:,} bytes of changes"
         return _refused(request, workload, limits.too_large("the injection", size, f"{PATCH:,}"))
-    response = Response(
-        uid=request.uid,
-        allowed=True,
-        patchType="JSONPatch",
-        patch=patch,
-        warnings=_texts(injection.warnings),
-        auditAnnotations={"type": types, "outcome": "injected"},
-    )
-    return _answer(request, 200, review.encode(response), "injected", type_name=types)
+    body = review.patched(request.uid, patch, types, injection.warnings)
+    return _answer(request, 200, body, "injected", type_name=types)
 
 
 def _operations(obj: Any, injection: Injection) -> list[Operation]:
@@ -266,24 +259,12 @@ def _operations(obj: Any, injection: Injection) -> list[Operation]:
 def _allowed(
     request: Request[Any], outcome: str, warnings: tuple[Warn, ...] = (), *, code: str = "", type_name: str = ""
 ) -> Answer:
-    response = Response(uid=request.uid, allowed=True, warnings=_texts(warnings))
-    return _answer(request, 200, review.encode(response), outcome, code=code, type_name=type_name)
+    return _answer(request, 200, review.allowed(request.uid, warnings), outcome, code=code, type_name=type_name)
 
 
 def _denied(request: Request[Any], denied: Denied) -> Answer:
-    status = Status(403 if denied.reason == "Forbidden" else 422, denied.reason, denied.message)
-    response = Response(uid=request.uid, allowed=False, status=status)
-    body = review.encode(response)
+    body = review.denied(request.uid, denied)
     return _answer(request, 200, body, "denied", code=denied.code, detail=denied.message)
-
-
-def _texts(warnings: tuple[Warn, ...]) -> tuple[str, ...]:
-    texts: dict[str, None] = {}
-    for warning in warnings:
-        texts[warning.text()] = None
-        if len(texts) == limits.WARNINGS:
-            break
-    return tuple(texts)
 
 
 def _answer(

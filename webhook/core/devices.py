@@ -163,7 +163,7 @@ def device_containers(
         if there:
             return tuple([DeviceContainer(*one) for one in there])
     if accelerator.slice is None:
-        found = _gpu(request, accelerator, picked)
+        found = _other_devices(request, accelerator, picked)
     else:
         _whole_share(request, accelerator)
         found = _tpu(request, accelerator, picked, placed, _amounts(placed, resource) if amounts is None else amounts)
@@ -235,7 +235,7 @@ def _tpu(
         smaller = [n for n in accelerator.per_host_choices if n < chips]
         valid = ", ".join([str(share), *(f"{n} for {chips // n} hosts" for n in smaller), "or leave it out"])
         raise Denied("count-conflict", value=request.count, type=accelerator.name, valid=valid)
-    return tuple([_holder(p, share, accelerator) for p in picked])
+    return tuple([_device_container(p, share, accelerator) for p in picked])
 
 
 def _whole_share(request: TypeRequest, accelerator: Accelerator) -> None:
@@ -245,14 +245,15 @@ def _whole_share(request: TypeRequest, accelerator: Accelerator) -> None:
         raise Denied("placeholder-quantity", where=request.where, value=request.amount, valid=valid)
 
 
-def _gpu(request: TypeRequest, accelerator: Accelerator, picked: list[Placed]) -> tuple[DeviceContainer, ...]:
+def _other_devices(request: TypeRequest, accelerator: Accelerator, picked: list[Placed]) -> tuple[DeviceContainer, ...]:
+    """Everything but TPUs: the same number in each container."""
     if accelerator.count is not None:
         _whole_share(request, accelerator)
         wanted = request.count or accelerator.count
     else:
         wanted = _agreed(request)
     resource = accelerator.resource
-    return tuple([_holder(p, wanted or asked(p[0], p[2], resource) or 1, accelerator) for p in picked])
+    return tuple([_device_container(p, wanted or asked(p[0], p[2], resource) or 1, accelerator) for p in picked])
 
 
 def _at_once(found: Sequence[DeviceContainer], placed: Sequence[Placed], resource: str) -> int:
@@ -293,8 +294,9 @@ def _agreed(request: TypeRequest) -> int:
     return request.count or request.amount or 0
 
 
-def _holder(template: Placed, want: int, accelerator: Accelerator) -> DeviceContainer:
-    within, index, container = template
+def _device_container(placed: Placed, want: int, accelerator: Accelerator) -> DeviceContainer:
+    """The container with so many devices; raises `Denied` if it requests another number."""
+    within, index, container = placed
     existing = asked(within, container, accelerator.resource)
     if existing not in (None, 0, want):
         raise Denied(
@@ -309,7 +311,7 @@ def _holder(template: Placed, want: int, accelerator: Accelerator) -> DeviceCont
     return DeviceContainer(within, index, container, want)
 
 
-def two_hosts(request: TypeRequest, resource: str, placed: Sequence[Placed]) -> int | None:
+def chips_per_host(request: TypeRequest, resource: str, placed: Sequence[Placed]) -> int | None:
     """Chips per host that the template's own values indicate, for a shape that exists in two forms."""
     amounts = [n for w, _, c in placed if runs_beside(w, c) and (n := asked(w, c, resource))]
     return sum(amounts) if amounts else request.count

@@ -14,8 +14,9 @@ from typing import Any, Final, final
 
 from webhook.core import annotations, limits
 from webhook.core.annotations import INJECT, INJECTED, NONE, TOPOLOGY, TYPE, TemplateAnnotations, read_annotations
-from webhook.core.kinds.kind import Context, Kind, Target, Targets
-from webhook.core.kinds.queue import outside
+from webhook.core.kinds import owners
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, with_devices
+from webhook.core.kinds.queue import queue_edits
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Remove, Section, at, within
@@ -52,7 +53,7 @@ class Injection:
         return [edit for section in self.sections for edit in within(section.path, section.edits)]
 
 
-def refused(denied: Denied) -> Injection:
+def tolerated(denied: Denied) -> Injection:
     """An object that passes although it would be denied, since it already exists: unchanged, with a warning."""
     return Injection(warnings=(Warn("update-not-understood", {"why": denied.message.splitlines()[0]}),))
 
@@ -63,12 +64,12 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
         return _injected(kind, obj, context)
     except Denied as denied:
         if kind.judged_before(obj):
-            return refused(denied)
+            return tolerated(denied)
         raise
 
 
 def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
-    code = kind.skipped(obj, context.site)
+    code = owners.skipped(kind, obj, context.site)
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)
@@ -97,6 +98,14 @@ def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
     """The pod templates that ask for an accelerator, and what each gets; raises `Denied`."""
     read = _read(kind, obj, context)
     return [*kind.resolve_group(obj, read.targets, context), *read.placed]
+
+
+def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:
+    """Edits and warnings outside the templates: the kind's own, those about a Pod's siblings, and the queue."""
+    held = with_devices(targets)
+    yield from kind.object_edits(obj, held, context)
+    yield from owners.other_hosts(kind, obj, held, context)
+    yield from queue_edits(kind, obj, targets)
 
 
 class _Read:

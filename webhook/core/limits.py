@@ -3,6 +3,8 @@
 A mutating webhook sees objects before the API server validates them, so every string and every count in them is
 untrusted. If an API limits a field, its limit is used here: what it would accept is never refused. The views declare
 the limit of each of their fields, and decoding enforces it; annotations and amounts are checked where they are read.
+
+The limits of a file are in `core/yaml/file_limits.py`, those of a connection in `server/limits.py`.
 """
 
 import re

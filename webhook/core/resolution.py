@@ -19,7 +19,7 @@ from webhook.core.schema.pod import NO_SPEC, Container, Metadata, PodSpec, Templ
 from webhook.core.site import Site
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
-JOB_NAME: Final = "ACCEL_JOB_NAME"
+JOB_NAME_VARIABLE: Final = "ACCEL_JOB_NAME"
 """The variable with the Job's name, from which its host names are derived."""
 
 SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
@@ -156,7 +156,7 @@ class Resolution:
         """Whether we set TPU_* variables: the site says so."""
         return self.accelerator.slice is not None and self.site.config.tpu.environment == "full"
 
-    def with_topology(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
+    def with_slices_and_worker(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
         """The same with what only the whole object knows."""
         return Resolution(
             self.request,
@@ -189,7 +189,7 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site, formed:
         found = _formed(request, found, formed, site)
     if not found.per_host_choices or found.slice is None:
         return found
-    said = devices.two_hosts(request, found.resource, template.containers)
+    said = devices.chips_per_host(request, found.resource, template.containers)
     for choice in found.per_host_choices:
         if said == choice or (said is None and template.hosts_hint == found.slice.chips // choice):
             return site.catalogue.resolve(request.type, request.topology or formed or None, chips_per_host=choice)

@@ -6,12 +6,23 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from webhook.core.schema.admission import API_VERSION, KIND, AdmissionReview, Reader, Request, Response, ReviewResponse
+from webhook.core import limits
+from webhook.core.messages import Denied, Warn
+from webhook.core.schema.admission import (
+    API_VERSION,
+    KIND,
+    AdmissionReview,
+    Reader,
+    Request,
+    Response,
+    ReviewResponse,
+    Status,
+)
 from webhook.core.schema.operation import Operation
 from webhook.errors import BadReview, TooDeep, printable
 
@@ -76,6 +87,40 @@ def plain(raw: msgspec.Raw) -> Any:
 
 def _short(error: Exception) -> str:
     return printable(str(error)[:160])
+
+
+def allowed(uid: str, warnings: Iterable[Warn]) -> bytes:
+    """The body of a response that changes nothing."""
+    return encode(Response(uid=uid, allowed=True, warnings=_texts(warnings)))
+
+
+def patched(uid: str, patch: bytes, types: str, warnings: Iterable[Warn]) -> bytes:
+    """The body of a response with a patch, and the `types` that were injected."""
+    response = Response(
+        uid=uid,
+        allowed=True,
+        patchType="JSONPatch",
+        patch=patch,
+        warnings=_texts(warnings),
+        auditAnnotations={"type": types, "outcome": "injected"},
+    )
+    return encode(response)
+
+
+def denied(uid: str, why: Denied) -> bytes:
+    """The body of a denial."""
+    status = Status(403 if why.reason == "Forbidden" else 422, why.reason, why.message)
+    return encode(Response(uid=uid, allowed=False, status=status))
+
+
+def _texts(warnings: Iterable[Warn]) -> tuple[str, ...]:
+    """The first few, each once."""
+    texts: dict[str, None] = {}
+    for warning in warnings:
+        texts[warning.text()] = None
+        if len(texts) == limits.WARNINGS:
+            break
+    return tuple(texts)
 
 
 def encode(response: Response) -> bytes:

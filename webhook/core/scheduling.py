@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
+from webhook.core import syntax
 from webhook.core.annotations import QUEUE as WORD
 from webhook.core.annotations import TypeRequest
 from webhook.core.messages import LONGEST_VALUE, Denied, Warn
 from webhook.core.patch import Path, Put
-from webhook.core.schema import syntax
 from webhook.core.schema.pod import Labels, Metadata
 from webhook.core.schema.site import QueueKey
 from webhook.core.site import Site

@@ -1,4 +1,4 @@
-"""One cluster's decisions: bytes of a site config in, a frozen `Site` out. Pure."""
+"""What the site config of a cluster means: its bytes in, a frozen `Site` out. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 from typing import final
 
 from webhook.core.catalogue.catalogue import Catalogue
-from webhook.core.schema import decode
 from webhook.core.schema.site import (
     QUEUES,
     Config,
@@ -18,16 +17,7 @@ from webhook.core.schema.site import (
     QueueKey,
     SchedulerDefault,
 )
-
-CONTROLLERS = (
-    "JobSet.jobset.x-k8s.io",
-    "RayJob.ray.io",
-    "MPIJob.kubeflow.org",
-    "LeaderWorkerSet.leaderworkerset.x-k8s.io",
-    "Pod.",
-)
-"""Kinds that are injected themselves, or whose helpers need no devices: RayJob's submitter, MPIJob's launcher, the
-StatefulSet of a LeaderWorkerSet's group, which its leader Pod controls."""
+from webhook.core.yaml import decode
 
 
 @final
@@ -58,7 +48,6 @@ class Site:
     catalogue: Catalogue
     profiles: tuple[Profile, ...]  # host profiles by name, then the legacy entries by resource
     queues: Mapping[str, QueueKey]  # where each scheduler reads a queue
-    controllers: frozenset[str]  # `Kind.group` of those whose Jobs and the like are not injected themselves
     detect: frozenset[str]  # resources that apply a profile without an annotation
 
     @classmethod
@@ -86,7 +75,6 @@ class Site:
             catalogue,
             (*own, *legacy),
             {**QUEUES, **config.schedulers.queues},
-            frozenset((*CONTROLLERS, *config.controllers)),
             frozenset((*config.detect, *config.accelerators)),
         )
 

@@ -6,26 +6,26 @@ Everything comes from the downward API, so that it is correct after any restart 
 from collections.abc import Mapping
 from typing import Final
 
-from webhook.core.resolution import JOB_NAME, Resolution, Slices, Worker
+from webhook.core.resolution import JOB_NAME_VARIABLE, Resolution, Slices, Worker
 from webhook.core.schema.pod import OwnerReference, Template
 from webhook.core.template import KUBERAY, LEADER_WORKER_SET, PodTemplate, annotations_of, controller_of, labels_of
 
-JOBSET: Final = "jobset.sigs.k8s.io/"
+JOBSET_PREFIX: Final = "jobset.sigs.k8s.io/"
 """Labels and annotations of JobSet's Pods.
 
 Source: https://github.com/kubernetes-sigs/jobset/blob/v0.11.1/pkg/controllers/jobset_controller.go
 """
 
 
-JOBSET_NAME: Final = JOBSET + "jobset-name"
-REPLICATED_JOB: Final = JOBSET + "replicatedjob-name"
-JOBS: Final = JOBSET + "global-replicas"
-JOBS_OF_REPLICATED_JOB: Final = JOBSET + "replicatedjob-replicas"
-JOBS_OF_GROUP: Final = JOBSET + "group-replicas"
-JOB: Final = JOBSET + "job-global-index"
-JOB_OF_REPLICATED_JOB: Final = JOBSET + "job-index"
-JOB_OF_GROUP: Final = JOBSET + "job-group-index"
-COORDINATOR: Final = JOBSET + "coordinator"
+JOBSET_NAME: Final = JOBSET_PREFIX + "jobset-name"
+REPLICATED_JOB: Final = JOBSET_PREFIX + "replicatedjob-name"
+JOBS: Final = JOBSET_PREFIX + "global-replicas"
+JOBS_OF_REPLICATED_JOB: Final = JOBSET_PREFIX + "replicatedjob-replicas"
+JOBS_OF_GROUP: Final = JOBSET_PREFIX + "group-replicas"
+JOB: Final = JOBSET_PREFIX + "job-global-index"
+JOB_OF_REPLICATED_JOB: Final = JOBSET_PREFIX + "job-index"
+JOB_OF_GROUP: Final = JOBSET_PREFIX + "job-group-index"
+COORDINATOR: Final = JOBSET_PREFIX + "coordinator"
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
@@ -102,8 +102,13 @@ def _pod_slices(pod: Template, have: Mapping[str, str | None]) -> Slices | None:
     return Slices(
         number=_OWN_NUMBER,
         index=_OWN_INDEX,
-        coordinator=f"{name}-{member}-0-0.{subdomain}",
+        coordinator=coordinator_host(name, member, subdomain),
     )
+
+
+def coordinator_host(jobset: str, replicated_job: str, subdomain: str) -> str:
+    """The host name of worker 0 of slice 0: JobSet names Jobs, and each Job's Pods, with an index."""
+    return f"{jobset}-{replicated_job}-0-0.{subdomain}"
 
 
 def job_worker(subdomain: str | None, *, number: int | None = None, alone: bool = False) -> Worker:
@@ -111,7 +116,7 @@ def job_worker(subdomain: str | None, *, number: int | None = None, alone: bool 
 
     Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
     """
-    return Worker(field(COMPLETION_INDEX), f"$({JOB_NAME})", subdomain, number=number, alone=alone)
+    return Worker(field(COMPLETION_INDEX), f"$({JOB_NAME_VARIABLE})", subdomain, number=number, alone=alone)
 
 
 def stateful_worker(name: str, subdomain: str | None, *, number: int | None = None) -> Worker:
@@ -153,4 +158,4 @@ def with_worker(template: PodTemplate, resolution: Resolution, worker: Worker) -
     """The resolution with its worker, if we set it: the site says so, and no other controller does."""
     if template.told_by in (LEADER_WORKER_SET, KUBERAY) or not resolution.full:
         return resolution
-    return resolution.with_topology(resolution.slices, worker)
+    return resolution.with_slices_and_worker(resolution.slices, worker)

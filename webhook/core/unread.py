@@ -1,7 +1,6 @@
-"""Words of ours that nobody reads where they stand: as a label, in a spec, misspelt, null. Pure.
+"""Keys of ours where nobody reads them: on labels, in a spec, misspelt, null. A warning for each. Pure.
 
-Whoever wrote one hears that it has no effect. The walk through the whole object is for objects in which there are
-more of our words than injection read.
+The walk through a whole object is only for those whose text has our name more often than injection read it.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,13 @@
-"""UPDATE of a kind whose templates can change: what the stored object's type left in it is removed. Pure.
+"""What an UPDATE becomes, given the stored object; the kind's `reapply` says which of three ways. Pure.
 
-The API server merges: an apply keeps every field that the file does not name, so after a change of type the old
-type's node selectors, tolerations and copied keys are still there, and look like the user's. A value that equals
-one that the stored object's type injects is ours, unless the user's file has it: the API server records which fields
-an apply has, and kubectl keeps the file.
+    "immutable"  keep_stored  injected again, with the values that are stored; never denied
+    "mutable"    follow_type  injected again; what the stored object's type left in it is removed first
+    "judged"     judge        nothing is injected: denials and warnings only
+
+Most of this module is the second. The API server merges: an apply keeps every field that the file does not name, so
+after a change of type the old type's node selectors, tolerations and copied keys are still there, and look like the
+user's. A value that equals one that the stored object's type injects is ours, unless the user's file has it: the API
+server records which fields an apply has, and kubectl keeps the file.
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
 
@@ -15,9 +19,8 @@ import msgspec
 
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, QUEUE, TYPE
-from webhook.core.inject import Injection, inject, refused, targets_of
+from webhook.core.inject import Injection, inject, outside, targets_of, tolerated
 from webhook.core.kinds.kind import Context, Kind, Target
-from webhook.core.kinds.queue import outside
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import (
@@ -45,14 +48,14 @@ KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
 
 
 def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Injection:
-    """The same on UPDATE of a kind with immutable templates: with the stored values, and never denied.
+    """Injection into an object whose templates cannot change: each edit with the value that is stored. Never denied.
 
     `old` is the stored object as plain JSON values.
     """
     try:
         fresh = inject(kind, obj, replace(context, stored=True))
     except Denied as denied:
-        return refused(denied)
+        return tolerated(denied)
     if not fresh.types:
         return fresh
     edits = as_was((*fresh.edits, *kind.defaults(obj)), old)
@@ -81,11 +84,11 @@ def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
         changed = _said(kind, before) != _said(kind, now)
         found = inject(kind, now, replace(context, created=False))
     except msgspec.ValidationError as error:
-        return refused(Denied("unreadable", where="the object", value=error))
+        return tolerated(Denied("unreadable", where="the object", value=error))
     except Denied as denied:
         if changed:
             raise
-        return refused(denied)
+        return tolerated(denied)
     if not changed:
         return Injection(types=found.types)
     kept = [Warn("type-kept", {"kind": kind.kind})] if kind.patched else []
@@ -99,7 +102,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
     try:
         before = view(kind, old)
     except msgspec.ValidationError as error:
-        return refused(Denied("unreadable", where="the stored object", value=error))
+        return tolerated(Denied("unreadable", where="the stored object", value=error))
     try:
         stale = list(_stale(kind, new, before, context))
         base = view(kind, without(new, stale))
@@ -107,7 +110,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
     except Denied as denied:
         if _said(kind, view(kind, new)) != _said(kind, before) and _understood(kind, before, context):
             raise
-        return refused(denied)
+        return tolerated(denied)
     return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
 
 

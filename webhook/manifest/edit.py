@@ -14,9 +14,9 @@ import jsonpatch
 import msgspec
 
 from webhook.core.patch import pointer, steps
-from webhook.core.schema import nodes
-from webhook.core.schema.nodes import Document, Node
-from webhook.core.schema.text_limits import OF_RESULT
+from webhook.core.yaml import nodes
+from webhook.core.yaml.file_limits import OF_RESULT
+from webhook.core.yaml.nodes import Document, Node
 from webhook.errors import BadYaml
 from webhook.manifest.style import Layout
 

@@ -1,6 +1,6 @@
-"""Manifests: YAML or JSON text in, the same text with accelerators injected out. Pure.
+"""Injection into each object of a manifest: its documents, the items of its Lists, and messages about each. Pure.
 
-The edits are the webhook's own (`inject`, `patch`); this module adds documents, Lists and messages about each object.
+The edits are the webhook's own, of `core.inject` and `core.patch`; `edit` makes them in the text.
 """
 
 import re
@@ -17,10 +17,10 @@ from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
 from webhook.core.patch import pointer, render
-from webhook.core.schema import nodes
-from webhook.core.schema.nodes import Document, Node
-from webhook.core.schema.text_limits import OF_RESULT
 from webhook.core.site import Site
+from webhook.core.yaml import nodes
+from webhook.core.yaml.file_limits import OF_RESULT
+from webhook.core.yaml.nodes import Document, Node
 from webhook.errors import BadManifest, BadYaml
 from webhook.manifest.edit import Change, Splice, rewrite, spliced
 

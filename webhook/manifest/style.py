@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from webhook.core.schema import nodes
-from webhook.core.schema.nodes import Node
+from webhook.core.yaml import nodes
+from webhook.core.yaml.nodes import Node
 
 STEP = 8
 """Maximum indentation step; a document with a larger one is not imitated, or additions would be mostly spaces."""

@@ -3,7 +3,7 @@
 How a request flows:
 
     client ── listener ────► TLS, or not            accepts; limits on connections that have not finished TLS
-           ── connection ──► Head, bytes            HTTP/1.1 and its limits, which are in `connections`
+           ── connection ──► Head, bytes            HTTP/1.1 and its limits, which are in `limits`
            ── app ─────────► Reply                  decides `POST /mutate`, answers everything else briefly
            ── refusals ────► a count, and a line    which clients were rejected
 

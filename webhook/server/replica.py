@@ -25,8 +25,9 @@ from webhook.core.admission import Answer, admit
 from webhook.core.site import Site
 from webhook.errors import BadConfig, BadSetting, Unusable
 from webhook.server.app import Webhook
-from webhook.server.connections import Connections, Limits
+from webhook.server.connections import Connections
 from webhook.server.health import Health, Operations
+from webhook.server.limits import Limits
 from webhook.server.listener import Listener
 from webhook.server.log import Log, configure
 from webhook.server.metrics import Metrics, prepare

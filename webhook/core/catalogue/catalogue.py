@@ -12,10 +12,10 @@ from webhook.core.catalogue import tpu
 from webhook.core.catalogue.accelerator import Accelerator, Selector, Slice
 from webhook.core.catalogue.families import TPU_RESOURCE, Families
 from webhook.core.messages import Denied
-from webhook.core.schema import decode
 from webhook.core.schema.catalogue import Ambiguous, AnyEntry, Devices, Instance, Labels, Model, Platform, Tpu, several
 from webhook.core.schema.site import GfdSettings
 from webhook.core.topology import Shape
+from webhook.core.yaml import decode
 from webhook.errors import BadConfig
 
 Sourced = tuple[str, AnyEntry]

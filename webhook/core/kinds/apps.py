@@ -18,7 +18,6 @@ from webhook.core.kinds.kind import (
     Targets,
     host_names,
     inject_key_only,
-    owned,
     unindexed,
     worker_ids,
 )
@@ -28,7 +27,6 @@ from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, NO_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
 from webhook.core.schema.pod import NO_METADATA
-from webhook.core.site import Site
 from webhook.core.template import NOBODY, PodTemplate, controller_of
 
 
@@ -37,8 +35,12 @@ class Checked(Kind[App]):
 
     group = "apps"
     view = App
+    pods: str = "distinct"
+    decides_children = False
+    child = True
     patched = False
     queued: Path | None = None
+    reapply = "judged"
 
     def templates(self, app: App) -> Iterator[PodTemplate]:
         """spec.template. The object's own annotations are not copied to the Pods."""
@@ -46,12 +48,6 @@ class Checked(Kind[App]):
             template = app.spec.template
             levels = (inject_key_only(app.metadata), template.metadata or NO_METADATA)
             yield PodTemplate(("spec", "template"), template, levels, told_by=NOBODY)
-
-    reapply = "judged"
-
-    def skipped(self, app: App, site: Site) -> str | None:
-        """The objects of a known controller were injected through their owner."""
-        return owned(app.metadata, site)
 
     def resolve_group(self, _app: App, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
@@ -77,6 +73,7 @@ class Deployment(Unindexed):
 
     kind = "Deployment"
     plural = "deployments"
+    pods: str = ""
 
 
 @final
@@ -85,6 +82,7 @@ class ReplicaSet(Unindexed):
 
     kind = "ReplicaSet"
     plural = "replicasets"
+    pods: str = "alike"
 
     def judged_before(self, app: App) -> bool:
         """A Deployment's: denying it would stop the rollout of one that is older than our installation."""
@@ -128,7 +126,7 @@ def _with_hosts(app: App, target: Target) -> Target:
     if not resolution.multi_host or spec.pods != resolution.accelerator.hosts:
         return target
     worker = slices.stateful_worker(name, spec.serviceName)
-    return Target(target.template, resolution.with_topology(resolution.slices, worker))
+    return Target(target.template, resolution.with_slices_and_worker(resolution.slices, worker))
 
 
 MINUTE: Final = "12345678"
@@ -146,6 +144,8 @@ class CronJob(Kind[schema.CronJob]):
     kind = "CronJob"
     plural = "cronjobs"
     view = schema.CronJob
+    pods = ""
+    decides_children = False
     patched = False
     queued: Path | None = ("spec", "jobTemplate", "metadata")
     reapply = "judged"

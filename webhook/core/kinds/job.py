@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from webhook.core import scheduling, slices
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names, owned
+from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Resolution
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
-from webhook.core.site import Site
 from webhook.core.template import PodTemplate, annotations_of
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
@@ -112,6 +111,9 @@ class Job(Kind[schema.Job]):
     kind = "Job"
     plural = "jobs"
     view = schema.Job
+    pods = "alike"
+    decides_children = False
+    child = True
     reapply = "immutable"
 
     def templates(self, job: schema.Job) -> list[PodTemplate]:
@@ -121,10 +123,6 @@ class Job(Kind[schema.Job]):
         template = job.spec.template
         levels = (job.metadata or NO_METADATA, template.metadata or NO_METADATA)
         return [PodTemplate(("spec", "template"), template, levels, hosts_hint=hosts_hint(job.spec))]
-
-    def skipped(self, job: schema.Job, site: Site) -> str | None:
-        """The Jobs of a known controller were injected through their owner. Any other Job is treated as a Job."""
-        return owned(job.metadata, site)
 
     def resolve_group(self, job: schema.Job, targets: Targets, _context: Context) -> Targets:
         """The hosts of a slice find each other through the headless Service that `subdomain` names."""

@@ -17,7 +17,7 @@ from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, di
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Slices, Worker
-from webhook.core.rules.environment import JOBSET_NAME
+from webhook.core.rules.environment import JOBSET_NAME_VARIABLE
 from webhook.core.rules.nodes import pinned
 from webhook.core.schema import jobset as schema
 from webhook.core.schema.job import NO_TEMPLATE, JobSpec
@@ -60,7 +60,7 @@ def replicated_jobs(jobset: schema.JobSet) -> Sequence[ReplicatedJob]:
 
 def _facts(target: Target, worker: Worker, found: Slices | None) -> Target:
     resolution = slices.with_worker(target.template, target.resolution, worker)
-    return Target(target.template, resolution.with_topology(found, resolution.worker))
+    return Target(target.template, resolution.with_slices_and_worker(found, resolution.worker))
 
 
 def _check_hostnames(jobset: schema.JobSet, targets: Targets) -> None:
@@ -151,12 +151,12 @@ def _slices(jobset: schema.JobSet, domain: Sequence[Member], number: str, index:
     own = (jobset.spec or NO_SPEC).coordinator
     if own is not None and own.replicatedJob == first.name and not own.jobIndex and not own.podIndex:
         return Slices(*counts, coordinator_path=slices.field(slices.COORDINATOR))
-    return Slices(*counts, coordinator=f"{_name(jobset)}-{first.name}-0-0.{_subdomain(jobset)}")
+    return Slices(*counts, coordinator=slices.coordinator_host(_name(jobset), first.name, _subdomain(jobset)))
 
 
 def _name(jobset: schema.JobSet) -> str:
     """The name, or with generateName the variable that will contain it: admission precedes name generation."""
-    return (jobset.metadata and jobset.metadata.name) or f"$({JOBSET_NAME})"
+    return (jobset.metadata and jobset.metadata.name) or f"$({JOBSET_NAME_VARIABLE})"
 
 
 def _subdomain(jobset: schema.JobSet) -> str:
@@ -286,6 +286,8 @@ class JobSet(Kind[schema.JobSet]):
     plural = "jobsets"
     versions: tuple[str, ...] = ("v1alpha2",)
     view = schema.JobSet
+    pods = ""
+    decides_children = True
     reapply = "immutable"
     counts_slices = True
 

@@ -15,7 +15,7 @@ from webhook.core.patch import Edit, Path
 from webhook.core.resolution import Resolution, Worker
 from webhook.core.schema.pod import NO_METADATA, Metadata
 from webhook.core.site import Site
-from webhook.core.template import PodTemplate, annotations_of, controller_of, kind_of, labels_of
+from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 
 @final
@@ -82,6 +82,15 @@ class Kind(Generic[V]):
     kind: str
     plural: str
     view: type[V]
+    pods: str
+    """The Pods that its controller creates itself: "distinct" ones, or "alike" ones, which do not know their place (a
+    Job's, unless it is Indexed). Empty if it creates other objects, which create the Pods."""
+    decides_children: bool
+    """Whether the Jobs, StatefulSets and the like that its controller creates are left alone: they have what was
+    injected here, or need no devices."""
+
+    child: bool = False
+    """Whether a controller that decides its children can create it."""
     versions: tuple[str, ...] = ("v1",)
     patched: bool = True
     """False: only validated at admission; its Pods are injected instead."""
@@ -97,6 +106,11 @@ class Kind(Generic[V]):
     """The metadata of what a queue holds as one; None: the object's, which is not ours to write."""
 
     @property
+    def full_name(self) -> str:
+        """The kind with its API group, as in `kind_of`."""
+        return f"{self.kind}.{self.group}"
+
+    @property
     def name(self) -> str:
         """The kind, for metrics and messages."""
         return self.kind.lower()
@@ -105,8 +119,8 @@ class Kind(Generic[V]):
         """Its pod templates, in order."""
         raise NotImplementedError
 
-    def skipped(self, _obj: V, _site: Site) -> str | None:
-        """The reason code why the whole object is left alone, or None."""
+    def skipped(self, _obj: V) -> str | None:
+        """The reason code why the whole object is left alone whoever controls it, or None."""
         return None
 
     def judged_before(self, _obj: V) -> bool:
@@ -135,12 +149,6 @@ class Kind(Generic[V]):
         On UPDATE of an immutable kind the stored values are restored, since a second apply replaces whole lists.
         """
         return ()
-
-
-def owned(metadata: Metadata | None, site: Site) -> str | None:
-    """The reason code of an object that belongs to a known controller."""
-    owner = controller_of(metadata)
-    return "owned" if owner is not None and kind_of(owner) in site.controllers else None
 
 
 def inject_key_only(metadata: Metadata | None) -> Metadata:

@@ -81,6 +81,8 @@ class TrainingOperatorJob(Kind[TrainingJob]):
 
     group = "kubeflow.org"
     view = TrainingJob
+    pods = "distinct"
+    decides_children: bool = False
     reapply = "judged"
 
     def templates(self, job: TrainingJob) -> Iterator[PodTemplate]:
@@ -127,6 +129,7 @@ class MPIJob(TrainingOperatorJob):
 
     kind = "MPIJob"
     plural = "mpijobs"
+    decides_children: bool = True  # the Job of its launcher
     versions: tuple[str, ...] = ("v1", "v2beta1")
 
 

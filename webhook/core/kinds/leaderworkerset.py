@@ -195,6 +195,8 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
     kind = "LeaderWorkerSet"
     plural = "leaderworkersets"
     view = schema.LeaderWorkerSet
+    pods = ""
+    decides_children = True
     reapply = "mutable"
     hints: tuple[Path, ...] = ((*ROOT, "size"),)
 

@@ -3,12 +3,9 @@
 from typing import Final, final
 
 from webhook.core import slices
-from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets
-from webhook.core.messages import Denied, Warn
+from webhook.core.kinds.kind import Context, Kind, Target, Targets
 from webhook.core.resolution import Resolution
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
-from webhook.core.site import Site
-from webhook.core.slices import COMPLETION_INDEX
 from webhook.core.template import (
     GKE,
     KUBERAY,
@@ -17,7 +14,6 @@ from webhook.core.template import (
     PodTemplate,
     annotations_of,
     controller_of,
-    kind_of,
     labels_of,
 )
 
@@ -25,29 +21,6 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 OS_LABEL: Final = "kubernetes.io/os"
 
 _SCHEDULING_OWNERS: Final = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")}
-
-
-ALIKE: Final = frozenset({"ReplicaSet.apps", "Job.batch"})
-"""Controllers whose Pods are interchangeable (a Job's unless it is Indexed), so that no host of a slice would know
-which it is. Such workloads are refused on creation; these are older than our installation, or were changed while it
-was down."""
-
-MAKERS: Final = frozenset(
-    {
-        *ALIKE,
-        "StatefulSet.apps",
-        "Job.batch.volcano.sh",
-        "RayCluster.ray.io",
-        "PyTorchJob.kubeflow.org",
-        "TFJob.kubeflow.org",
-        "MPIJob.kubeflow.org",
-    }
-)
-"""Controllers that create the other hosts too."""
-
-
-def _alike(kind: str) -> str:
-    return "NonIndexed Job" if kind == "Job" else kind
 
 
 def _owned_scheduling(metadata: Metadata) -> bool:
@@ -73,7 +46,7 @@ def _facts(pod: Template, target: Target) -> Resolution:
     resolution = target.resolution
     found = slices.of_pod(pod, resolution)
     if found is not None:
-        resolution = resolution.with_topology(found, None)
+        resolution = resolution.with_slices_and_worker(found, None)
     if not resolution.full:  # nobody asks which worker it is
         return resolution
     return slices.with_worker(target.template, resolution, slices.worker_of_pod(pod, resolution))
@@ -87,6 +60,8 @@ class Pod(Kind[Template]):
     kind = "Pod"
     plural = "pods"
     view = Template
+    pods = ""
+    decides_children = True  # a StatefulSet of a LeaderWorkerSet's group belongs to its leader Pod
 
     def templates(self, pod: Template) -> list[PodTemplate]:
         """The Pod itself."""
@@ -100,7 +75,7 @@ class Pod(Kind[Template]):
         )
         return [template]
 
-    def skipped(self, pod: Template, _site: Site) -> str | None:
+    def skipped(self, pod: Template) -> str | None:
         """Pods that no scheduler places, or for which there is no accelerator driver."""
         owner, spec = controller_of(pod.metadata), pod.spec
         if annotations_of(pod.metadata).get(MIRROR):
@@ -116,21 +91,6 @@ class Pod(Kind[Template]):
     def resolve_group(self, pod: Template, targets: Targets, _context: Context) -> Targets:
         """What the Pod of a Job or JobSet can learn, whether or not we have seen its workload."""
         return [Target(t.template, _facts(pod, t)) for t in targets]
-
-    def object_edits(self, pod: Template, targets: Targets, context: Context) -> Findings:
-        """A Pod of a multi-host type is one host: its creator must create the others, and distinguish them."""
-        owner = controller_of(pod.metadata)
-        for target in targets:
-            hardware = target.resolution.accelerator
-            if hardware.hosts == 1:
-                continue
-            if owner is None or kind_of(owner) not in {*MAKERS, *context.site.controllers}:
-                yield Warn("one-of-hosts", {"type": hardware.name, "hosts": hardware.hosts})
-            elif kind_of(owner) in ALIKE and COMPLETION_INDEX not in annotations_of(pod.metadata):
-                where = target.resolution.request.where
-                raise Denied(
-                    "no-stable-index", where=where, value=hardware.name, hosts=hardware.hosts, kind=_alike(owner.kind)
-                )
 
 
 POD: Final = Pod()

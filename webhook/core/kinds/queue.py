@@ -1,24 +1,18 @@
-"""The queue that is a word of the whole object (Kueue), and what becomes of the object outside its templates. Pure."""
+"""A queue that schedules a whole object, as Kueue's does: its label on the object that the user created. Pure."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from webhook.core import scheduling
-from webhook.core.kinds.kind import Context, Findings, Kind, Targets, with_devices
+from webhook.core.kinds.kind import Findings, Kind, Targets
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import at
 from webhook.core.schema.pod import Metadata
 from webhook.core.template import controller_of
 
 
-def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:
-    """Edits and warnings outside the templates: the kind's own, and the queue."""
-    yield from kind.object_edits(obj, with_devices(targets), context)
-    yield from _queue(kind, obj, targets)
-
-
-def _queue(kind: Kind[Any], obj: Any, targets: Targets) -> Findings:
-    """The queue on the object that was created; what another object controls is a part of that one's workload."""
+def queue_edits(kind: Kind[Any], obj: Any, targets: Targets) -> Findings:
+    """The queue that the templates name, which must be one; what another object controls is a part of its workload."""
     wanted = dict(_wanted(targets))
     if not wanted or _is_part(obj.metadata):
         return

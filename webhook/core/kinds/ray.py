@@ -115,6 +115,8 @@ class RayCluster(Ray[schema.RayCluster]):
 
     kind = "RayCluster"
     plural = "rayclusters"
+    pods = "distinct"
+    decides_children = False
     view = schema.RayCluster
 
 
@@ -124,6 +126,8 @@ class RayJob(Ray[schema.RayJob]):
 
     kind = "RayJob"
     plural = "rayjobs"
+    pods = ""
+    decides_children = True  # the Job that submits
     view = schema.RayJob
 
 
@@ -133,6 +137,8 @@ class RayService(Ray[schema.RayService]):
 
     kind = "RayService"
     plural = "rayservices"
+    pods = ""
+    decides_children = False
     view = schema.RayService
 
 

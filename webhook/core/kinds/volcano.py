@@ -148,6 +148,8 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
     plural = "jobs"
     versions: tuple[str, ...] = ("v1alpha1",)
     view = schema.VolcanoJob
+    pods = "distinct"
+    decides_children = False
     reapply = "immutable"
 
     def templates(self, job: schema.VolcanoJob) -> Iterator[PodTemplate]:

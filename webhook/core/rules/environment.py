@@ -7,14 +7,14 @@ from typing import Final
 from webhook.core import slices, topology
 from webhook.core.devices import DeviceContainer
 from webhook.core.patch import Append, Edit, Put
-from webhook.core.resolution import JOB_NAME, Resolution, Worker
+from webhook.core.resolution import JOB_NAME_VARIABLE, Resolution, Worker
 from webhook.core.rules.rule import Found, Rule, container_path
 from webhook.core.template import GKE, NOBODY, PodTemplate, first_user_of
 
-JOBSET_NAME: Final = "ACCEL_JOBSET_NAME"
-JOBSET_NAME_PATH: Final = "metadata.annotations['jobset.sigs.k8s.io/jobset-name']"
+JOBSET_NAME_VARIABLE: Final = "ACCEL_JOBSET_NAME"
+JOBSET_NAME_PATH: Final = slices.field(slices.JOBSET_NAME)
 MEGASCALE: Final = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
-COORDINATOR: Final = "ACCEL_COORDINATOR"
+COORDINATOR_VARIABLE: Final = "ACCEL_COORDINATOR"
 MEGASCALE_PORT: Final = 8080
 MEGASCALE_DEBUG_PORT: Final = 8090
 """For traffic between slices, and for debugging it. libtpu uses 8080 and 8081 for every process; the processes of one
@@ -77,10 +77,14 @@ def _megascale(resolution: Resolution, have: set[str]) -> list[Env]:
     divided = resolution.full and len(resolution.device_containers) > 1
     port = f":{MEGASCALE_PORT}" if divided else ""  # libtpu's default is that of the process itself
     if counted.coordinator_path and port:
-        return [_field(COORDINATOR, counted.coordinator_path), *ours, _value(coordinator, f"$({COORDINATOR}){port}")]
+        return [
+            _field(COORDINATOR_VARIABLE, counted.coordinator_path),
+            *ours,
+            _value(coordinator, f"$({COORDINATOR_VARIABLE}){port}"),
+        ]
     if counted.coordinator_path:
         return [*ours, _field(coordinator, counted.coordinator_path)]
-    needed = [_field(JOBSET_NAME, JOBSET_NAME_PATH)] if JOBSET_NAME in counted.coordinator else []
+    needed = [_field(JOBSET_NAME_VARIABLE, JOBSET_NAME_PATH)] if JOBSET_NAME_VARIABLE in counted.coordinator else []
     return [*needed, *ours, _value(coordinator, counted.coordinator + port)]
 
 
@@ -151,10 +155,10 @@ def _addresses(worker: Worker, hosts: int, process: int, processes: int, have: s
         ours["TPU_PROCESS_ADDRESSES"] = worker.addresses(hosts, processes, PROCESS_PORT)
     if hosts > 1 and not have.issuperset(ours):
         text = f"{worker.prefix} {worker.subdomain}"
-        if JOB_NAME in text:
-            yield _field(JOB_NAME, "metadata.labels['batch.kubernetes.io/job-name']")
-        if JOBSET_NAME in text:
-            yield _field(JOBSET_NAME, JOBSET_NAME_PATH)
+        if JOB_NAME_VARIABLE in text:
+            yield _field(JOB_NAME_VARIABLE, "metadata.labels['batch.kubernetes.io/job-name']")
+        if JOBSET_NAME_VARIABLE in text:
+            yield _field(JOBSET_NAME_VARIABLE, JOBSET_NAME_PATH)
     for name, value in ours.items():
         yield _value(name, value)
     if processes > 1:

@@ -10,7 +10,7 @@ from webhook.core.schema.pod import VolumeMount
 from webhook.core.template import PodTemplate
 
 SHM_VOLUME: Final = "accel-shm"
-SHM: Final = "/dev/shm"  # noqa: S108 (a mount point in the container, not a file of ours)  # noqa: S108 (a mount point in the container, not a file of ours)
+SHM: Final = "/dev/shm"  # noqa: S108 (a mount point in the container, not a file of ours)
 
 
 def shared_memory(template: PodTemplate, resolution: Resolution) -> Found:

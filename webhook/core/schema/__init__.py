@@ -1,1 +1,1 @@
-"""What msgspec decodes, and how: typed views of objects, of the catalogue and of the site config. Never compiled."""
+"""What msgspec decodes: typed views of objects, of the catalogue and of the site config. Never compiled."""

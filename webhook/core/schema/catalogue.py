@@ -9,9 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from webhook.core import topology
+from webhook.core import syntax, topology
 from webhook.core.messages import quoted
-from webhook.core.schema import syntax
 
 Platform = Literal["gke", "eks", "aks", "gfd", "none"]
 """Whose node labels and taints a cluster has: a cloud's, or only those of NVIDIA's GPU feature discovery."""

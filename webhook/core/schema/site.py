@@ -10,9 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from webhook.core import quantity
+from webhook.core import quantity, syntax
 from webhook.core.messages import quoted
-from webhook.core.schema import syntax
 from webhook.core.schema.catalogue import AnyEntry, Platform, types
 
 Mode = Literal["plugin", "host"]

@@ -4,13 +4,15 @@ Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels
 """
 
 import re
+from typing import Final
 
 from webhook.core.messages import quoted
 
-LONGEST_NAME, LONGEST_PREFIX = 63, 253
+LONGEST_NAME: Final = 63
+LONGEST_PREFIX: Final = 253
 
-_NAME = re.compile(r"[A-Za-z0-9]++(?:[-_.]++[A-Za-z0-9]++)*+")
-_SUBDOMAIN = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+(?:\.[a-z0-9]++(?:-++[a-z0-9]++)*+)*+")
+_NAME: Final = re.compile(r"[A-Za-z0-9]++(?:[-_.]++[A-Za-z0-9]++)*+")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]++(?:-++[a-z0-9]++)*+(?:\.[a-z0-9]++(?:-++[a-z0-9]++)*+)*+")
 
 
 def is_key(text: str) -> bool:

@@ -2,6 +2,8 @@
 
 An API server limits one object to 3 MiB; a manifest contains many. What it would accept is never refused here, and
 memory stays proportional to what is read: aliases, which expand a little text to a lot, count each time they are used.
+
+The limits of an object are in `core/limits.py`, those of a connection in `server/limits.py`.
 """
 
 from typing import Final, NamedTuple

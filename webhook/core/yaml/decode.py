@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from webhook.core.messages import LONGEST_VALUE, quoted
-from webhook.core.schema import nodes, text_limits
+from webhook.core.yaml import file_limits, nodes
 from webhook.errors import BadConfig, BadYaml
 
 T = TypeVar("T")
@@ -38,15 +38,15 @@ def decode(data: bytes, filename: str, form: type[T]) -> T:
 
 def read(data: bytes, filename: str) -> tuple[str, nodes.Node, Any]:
     """The text of a file, its one document, in which no key is given twice, and what that holds. Raises `BadConfig`."""
-    if len(data) > text_limits.CONFIG:
-        raise BadConfig(f"{filename}: more than {text_limits.CONFIG >> 20} MiB, which a ConfigMap cannot hold")
+    if len(data) > file_limits.CONFIG:
+        raise BadConfig(f"{filename}: more than {file_limits.CONFIG >> 20} MiB, which a ConfigMap cannot hold")
     try:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadConfig(f"{filename}: line {line}: not UTF-8 text") from None
     try:
-        document, *more = nodes.documents(text, text_limits.OF_CONFIG)
+        document, *more = nodes.documents(text, file_limits.OF_CONFIG)
         if more:
             raise BadYaml(more[0].start, "expected a single YAML document")
         nodes.check_keys(document.root)

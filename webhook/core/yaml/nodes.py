@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from webhook.core.messages import quoted
-from webhook.core.schema.text_limits import ALIASED_TIMES, FEW_CHARACTERS, FEW_VALUES, LEVELS, OF_MANIFEST, Limits
+from webhook.core.yaml.file_limits import ALIASED_TIMES, FEW_CHARACTERS, FEW_VALUES, LEVELS, OF_MANIFEST, Limits
 from webhook.errors import BadYaml
 
 _WORDS: dict[str, object] = {

@@ -8,8 +8,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from webhook.core.schema.decode import Path, explain
-from webhook.core.schema.nodes import Node
+from webhook.core.yaml.decode import Path, explain
+from webhook.core.yaml.nodes import Node
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""YAML as kubectl reads it: nodes with their positions, and files of an admin decoded into Structs. Never compiled."""
