@@ -1,6 +1,6 @@
 """A control plane for measurements: clients' own limits out of the way, a namespace and a webhook for each peer.
 
-The webhook configurations are the chart's own entry for Pods, with another selector, Service and authority each;
+The webhook configurations are the chart's own entry for Pods, with another selector, Service and CA each;
 a Service of type ExternalName leads to loopback, so that the API server speaks HTTP/1.1 as it does in a cluster.
 """
 

@@ -46,13 +46,13 @@ class Recorder:
         return None
 
 
-def configuration(port: int, authority: bytes) -> dict[str, Any]:
+def configuration(port: int, ca: bytes) -> dict[str, Any]:
     """A webhook configuration that sends Pods and JobSets of labelled namespaces to a loopback port."""
     rules = [
         {"apiGroups": [group], "apiVersions": [version], "operations": ["CREATE"], "resources": [plural]}
         for group, version, plural in (("", "v1", "pods"), ("jobset.x-k8s.io", "v1alpha2", "jobsets"))
     ]
-    client = {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": base64.b64encode(authority).decode()}
+    client = {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": base64.b64encode(ca).decode()}
     entry = {
         "name": "record.example.com",
         "rules": rules,

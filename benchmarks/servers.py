@@ -1,6 +1,6 @@
 """The servers that are compared: how each is started, and what it costs while it runs.
 
-with Servers(directory, authority) as servers:
+with Servers(directory, ca) as servers:
     ours = servers.start("accel", core=0)
     ours.url, ours.ca, ours.process.pid
 """
@@ -52,14 +52,14 @@ class Server:
 
 
 class Servers:
-    """Starts servers with certificates of one authority, and ends them."""
+    """Starts servers with certificates of one CA, and ends them."""
 
-    def __init__(self, directory: Path, authority: TinyCA, *names: str) -> None:
+    def __init__(self, directory: Path, ca: TinyCA, *names: str) -> None:
         self._directory = directory
         self._running: list[Server] = []
         directory.mkdir(parents=True, exist_ok=True)
-        pair = authority.server("localhost", *names)
-        for file, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", authority.certificate)):
+        pair = ca.server("localhost", *names)
+        for file, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", ca.certificate)):
             (directory / file).write_bytes(content)
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from certs import authority, duration
+from certs import duration, pki
 from certs.cli import certs_app
 
 
@@ -34,9 +34,9 @@ def test_issue_into_a_directory(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert f"--set-file tls.caBundle={folder}/ca.crt" in result.stderr
     certificate, bundle = ((folder / name).read_bytes() for name in ("tls.crt", "ca.crt"))
-    names = [*authority.service_names("inj", "ns"), "10.0.0.1"]
-    assert authority.valid_at(certificate, bundle, names, datetime.now(UTC))
-    assert authority.matches(authority.KeyPair(certificate, (folder / "tls.key").read_bytes()))
+    names = [*pki.service_names("inj", "ns"), "10.0.0.1"]
+    assert pki.valid_at(certificate, bundle, names, datetime.now(UTC))
+    assert pki.matches(pki.KeyPair(certificate, (folder / "tls.key").read_bytes()))
     assert {stat.S_IMODE((folder / f"{name}.key").stat().st_mode) for name in ("ca", "tls")} == {0o600}
 
 
@@ -50,7 +50,7 @@ def test_issue_again_keeps_the_ca(tmp_path: Path) -> None:
     assert "from the existing CA" in result.stderr
     after = {name: (tmp_path / name).read_bytes() for name in before}
     assert {name: after[name] == before[name] for name in before} == {"ca.crt": True, "ca.key": True, "tls.crt": False}
-    left = authority.not_after(after["tls.crt"]) - datetime.now(UTC)
+    left = pki.not_after(after["tls.crt"]) - datetime.now(UTC)
     assert timedelta(days=89) < left <= timedelta(days=90)
 
 
@@ -63,13 +63,13 @@ def test_issue_as_a_secret() -> None:
     assert secret["metadata"] == {"name": "webhook-tls", "namespace": "ns"}
     values = {key: base64.b64decode(value) for key, value in secret["data"].items()}
     assert sorted(values) == ["ca.crt", "tls.crt", "tls.key"]
-    assert authority.issued_by(values["tls.crt"], values["ca.crt"])
+    assert pki.issued_by(values["tls.crt"], values["ca.crt"])
     assert "key is not kept" in result.stderr
 
 
 def test_issue_refuses_a_ca_it_did_not_make(tmp_path: Path) -> None:
     """Neither half of a pair nor an expired CA is taken for one."""
-    ca, other = (authority.new_ca(datetime.now(UTC) - timedelta(days=400)) for _ in range(2))
+    ca, other = (pki.new_ca(datetime.now(UTC) - timedelta(days=400)) for _ in range(2))
     (tmp_path / "ca.crt").write_bytes(ca.certificate)
     (tmp_path / "ca.key").write_bytes(other.key)
     assert "not a pair that this command created" in accel_certs("issue", f"--dir={tmp_path}").stderr
@@ -113,13 +113,13 @@ def test_show_a_directory(tmp_path: Path) -> None:
     assert "89d 23h" in result.stdout
 
     old = datetime.now(UTC) - timedelta(days=8)
-    ca = authority.new_ca(old)
-    (tmp_path / "tls.crt").write_bytes(authority.issue(ca, ["localhost"], old).certificate)
+    ca = pki.new_ca(old)
+    (tmp_path / "tls.crt").write_bytes(pki.issue(ca, ["localhost"], old).certificate)
     rows = accel_certs("show", f"--dir={tmp_path}", "-o", "json")
     assert rows.exit_code == 1
     assert [row["note"].split(";")[0] for row in json.loads(rows.stdout)] == ["expired", ""]
 
-    (tmp_path / "tls.crt").write_bytes(authority.issue(ca, ["localhost"], datetime.now(UTC)).certificate)
+    (tmp_path / "tls.crt").write_bytes(pki.issue(ca, ["localhost"], datetime.now(UTC)).certificate)
     strange = accel_certs("show", f"--dir={tmp_path}", "-o", "json")
     assert "not trusted by the bundle" in json.loads(strange.stdout)[0]["note"]
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from certs import authority, directory
-from certs.authority import KeyPair
+from certs import directory, pki
+from certs.pki import KeyPair
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-CA = authority.new_ca(NOW)
+CA = pki.new_ca(NOW)
 
 
 def leaf() -> KeyPair:
     """A certificate with a key of its own."""
-    return authority.issue(CA, ["localhost"], NOW)
+    return pki.issue(CA, ["localhost"], NOW)
 
 
 def files(pair: KeyPair) -> dict[str, bytes]:

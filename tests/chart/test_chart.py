@@ -271,7 +271,7 @@ def test_ca_bundle_as_text_and_as_base64() -> None:
 
 
 def test_secret_is_rendered_empty() -> None:
-    """The authority's Secret has no data, or an upgrade would take the authority away."""
+    """The CA's Secret has no data, or an upgrade would take the CA away."""
     secret = one(render(), "Secret", f"{NAME}-ca")
     assert set(secret) == {"apiVersion", "kind", "metadata", "type"}
 
@@ -568,7 +568,7 @@ def test_client_verification() -> None:
 
 
 def test_cert_manager_objects() -> None:
-    """An authority of the release's own, unless an issuer is named; the leaf is for the name that is dialled."""
+    """A CA of the release's own, unless an issuer is named; the leaf is for the name that is dialled."""
     objects = render(chart.CERT_MANAGER)
     leaf = one(objects, "Certificate", f"{NAME}-tls")["spec"]
     assert leaf["dnsNames"][0] == f"{NAME}.{NAMESPACE}.svc"

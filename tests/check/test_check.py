@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from certs import api
-from certs.authority import KeyPair, issue, new_ca, service_names
+from certs.pki import KeyPair, issue, new_ca, service_names
 from tests.support.case import NAMESPACE, all_cases
 from tests.support.chart import MODES, at, one, render
 from tests.support.checkout import ROOT
@@ -174,7 +174,7 @@ def old(ca: KeyPair, **changed: Any) -> dict[str, Any]:
 
 
 def leaf(lifetime: timedelta, issued: datetime = NOW, service: str = "accel-injector") -> dict[str, Any]:
-    """Facts of existing-secret: the Secret's certificate and an entry that trusts its authority."""
+    """Facts of existing-secret: the Secret's certificate and an entry that trusts its CA."""
     values = MODES["existing-secret"]
     made = issue(CA, service_names(service, "accel-system"), issued, lifetime)
     trust = Trust("given", leaf=made.certificate)

@@ -254,8 +254,8 @@ class ControlPlane:
         write_private(self.kubeconfig, self._kubeconfig(user, "default"))
 
     def _kubeconfig(self, user: Mapping[str, str], namespace: str) -> str:
-        authority = base64.b64encode(self.ca.certificate).decode()
-        cluster = {"server": self.server, "certificate-authority-data": authority}
+        ca = base64.b64encode(self.ca.certificate).decode()
+        cluster = {"server": self.server, "certificate-authority-data": ca}
         context = {"cluster": "test", "user": "user", "namespace": namespace}
         document = {
             "apiVersion": "v1",

@@ -115,7 +115,7 @@ def test_refusal_reaches_the_client(shared: Release, labelled: str) -> None:
     assert "tpu-v4-17" in answer.body["message"]
 
 
-def test_every_entry_holds_the_authority(shared: Release) -> None:
+def test_every_entry_holds_the_ca(shared: Release) -> None:
     """All entries were filled with the same bundle by the replicas themselves."""
     found = bundles(shared)
     assert len(set(found.values())) == 1

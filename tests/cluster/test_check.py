@@ -19,7 +19,7 @@ import pytest
 from kubernetes.client import CoreV1Api
 
 from certs import keyring
-from certs.authority import KeyPair, issue, new_ca, service_names
+from certs.pki import KeyPair, issue, new_ca, service_names
 from tests.support.checkout import ACCEL, ROOT
 from webhook.check.cluster import NODE_PAGES, PAGE
 
@@ -469,7 +469,7 @@ def test_cleared_ca_bundle(release: Release, labelled: str) -> None:
 
 
 def test_wrong_ca_bundle(release: Release, labelled: str) -> None:
-    """Another authority is trusted than the one that signs: the API server's own x509 error is told."""
+    """Another CA is trusted than the one that signs: the API server's own x509 error is told."""
     other = base64.b64encode(new_ca(datetime.now(UTC)).certificate).decode()
     with without_certs(release):
         patch(release, lambda entry: entry["clientConfig"].update(caBundle=other))
@@ -679,7 +679,7 @@ def test_no_api_server(plane: ControlPlane, tmp_path: Path) -> None:
 
 
 def test_a_certificate_that_ends_soon(plane: ControlPlane) -> None:
-    """existing-secret with a leaf of ten minutes; then one of an authority that nobody trusts."""
+    """existing-secret with a leaf of ten minutes; then one of a CA that nobody trusts."""
     namespace = plane.namespace()
     ca, other = new_ca(datetime.now(UTC)), new_ca(datetime.now(UTC))
     values = {"tls": {"mode": "existing-secret", "existingSecret": "given", "caBundle": ca.certificate.decode()}}
@@ -699,11 +699,11 @@ def test_a_certificate_that_ends_soon(plane: ControlPlane) -> None:
     assert "failed" == strange["ca-bundle"]["status"]
 
 
-def test_an_authority_that_nobody_renews(release: Release, labelled: str) -> None:
+def test_a_ca_that_nobody_renews(release: Release, labelled: str) -> None:
     """The certs container stands still: first a fourth of the life is left, then nothing."""
     now = datetime.now(UTC)
     with without_certs(release):
-        told = [with_authority(release, new_ca(now - timedelta(days=age), timedelta(days=90))) for age in (80, 91)]
+        told = [with_ca(release, new_ca(now - timedelta(days=age), timedelta(days=90))) for age in (80, 91)]
         patch_secret(release, dict.fromkeys(keyring.KEYS, ""))
         empty = check(release)
 
@@ -717,8 +717,8 @@ def test_an_authority_that_nobody_renews(release: Release, labelled: str) -> Non
     assert "failed" == empty["ca-bundle"]["status"]
 
 
-def with_authority(release: Release, ca: KeyPair) -> Found:
-    """What the check says where this authority signs and is trusted."""
+def with_ca(release: Release, ca: KeyPair) -> Found:
+    """What the check says where this CA signs and is trusted."""
     patch_secret(release, dict.fromkeys(keyring.KEYS, "") | keyring.to_secret(keyring.Keyring(signing=ca)))
     trust(release, ca)
     return check(release)
@@ -748,7 +748,7 @@ def test_given_certificates(plane: ControlPlane) -> None:
 
 
 def test_cert_manager(plane: ControlPlane, release: Release, labelled: str) -> None:
-    """Before cert-manager has made the Secret; with another authority in caBundle; near its end; then in order.
+    """Before cert-manager has made the Secret; with another CA in caBundle; near its end; then in order.
 
     cert-manager itself is not here: its kinds are, and the Secret and caBundle are written as it writes them.
     """

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certs import authority, directory
+from certs import directory, pki
 from tests.support.checkout import ROOT
 from tests.support.client import (
     ANSWER,
@@ -622,7 +622,7 @@ def served(at: Addresses) -> str:
     with connect(at, trust(CA.certificate)) as connection:
         peer = connection.getpeercert(binary_form=True)
         assert peer is not None
-        return authority.fingerprint(ssl.DER_cert_to_PEM_cert(peer).encode())
+        return pki.fingerprint(ssl.DER_cert_to_PEM_cert(peer).encode())
 
 
 def test_no_call_fails_while_certificates_are_swapped(tmp_path: Path) -> None:
@@ -658,7 +658,7 @@ def test_no_call_fails_while_certificates_are_swapped(tmp_path: Path) -> None:
             thread.start()
         try:
             for _ in range(20):
-                wanted = authority.fingerprint(issue(tmp_path).certificate)
+                wanted = pki.fingerprint(issue(tmp_path).certificate)
                 until(lambda wanted=wanted: served(at) == wanted)
         finally:
             stop.set()
@@ -674,10 +674,10 @@ def test_a_mismatched_pair_does_not_reach_clients(tmp_path: Path) -> None:
     """The key of another certificate is refused and counted, and calls go on with the old pair."""
     first = issue(tmp_path)
     with running(from_files(tmp_path), allow, Recorder()) as at:
-        other = authority.issue(CA, ("localhost",), datetime.now(UTC))
+        other = pki.issue(CA, ("localhost",), datetime.now(UTC))
         directory.write(tmp_path, {"tls.crt": first.certificate, "tls.key": other.key})
         until(lambda: 'accel_webhook_cert_reloads_total{result="failure"} 1.0' in probe(at, "/metrics")[1])
-        assert served(at) == authority.fingerprint(first.certificate)
+        assert served(at) == pki.fingerprint(first.certificate)
         assert probe(at, "/readyz")[0] == 200
 
 
@@ -698,7 +698,7 @@ def test_clients_are_asked_for_their_certificate(tmp_path: Path) -> None:
     """With a client CA and names: none, a stranger's and another name are refused; CN and DNS name are let
     in."""
     issue(tmp_path)
-    clients, strangers = (authority.new_ca(datetime.now(UTC)) for _ in range(2))
+    clients, strangers = (pki.new_ca(datetime.now(UTC)) for _ in range(2))
     (tmp_path / "clients.pem").write_bytes(clients.certificate)
     names = ("kube-apiserver,api.example", "another")
     settings = from_files(tmp_path, client_ca_file=str(tmp_path / "clients.pem"), client_names=names)

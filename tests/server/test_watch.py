@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from certs import authority, directory
+from certs import directory, pki
 from tests.support.recorder import Recorder
 from webhook import load
 from webhook.core.site import Site
@@ -17,11 +17,11 @@ from webhook.server.metrics import Metrics
 from webhook.server.watch import CertificateFiles, SiteFile, StateFile
 
 NOW = datetime.now(UTC)
-CA = authority.new_ca(NOW)
+CA = pki.new_ca(NOW)
 
 
-def pair() -> authority.KeyPair:
-    return authority.issue(CA, ("localhost",), NOW)
+def pair() -> pki.KeyPair:
+    return pki.issue(CA, ("localhost",), NOW)
 
 
 class Files:
@@ -48,11 +48,11 @@ def test_a_directory_swapped_as_kubelets_do(tmp_path: Path) -> None:
     """The `..data` symlink moves, the files' own paths do not, and the new pair is served."""
     files, first, second = Files(tmp_path), pair(), pair()
     directory.write(tmp_path, {"tls.crt": first.certificate, "tls.key": first.key})
-    assert files.look() == authority.fingerprint(first.certificate)
+    assert files.look() == pki.fingerprint(first.certificate)
     directory.write(tmp_path, {"tls.crt": second.certificate, "tls.key": second.key})
-    assert files.look() == authority.fingerprint(second.certificate)
+    assert files.look() == pki.fingerprint(second.certificate)
     assert files.metrics.certificate_reloads == {"success": 2, "failure": 0}
-    assert files.health.certificate_not_after == authority.not_after(second.certificate)
+    assert files.health.certificate_not_after == pki.not_after(second.certificate)
 
 
 def test_files_rewritten_in_place_one_after_the_other(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_files_rewritten_in_place_one_after_the_other(tmp_path: Path) -> None:
     files.cert.write_bytes(second.certificate)
     assert files.look() == served
     files.key.write_bytes(second.key)
-    assert files.look() == authority.fingerprint(second.certificate)
+    assert files.look() == pki.fingerprint(second.certificate)
     assert files.errors == []
 
 
@@ -78,7 +78,7 @@ def test_a_mismatch_that_stays_is_refused_once(tmp_path: Path) -> None:
     assert files.errors == ["the key file does not belong to the certificate"]
     assert files.metrics.certificate_reloads == {"success": 1, "failure": 1}
     directory.write(tmp_path, {"tls.crt": second.certificate, "tls.key": second.key})
-    assert files.look() == authority.fingerprint(second.certificate)
+    assert files.look() == pki.fingerprint(second.certificate)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 500])
@@ -109,7 +109,7 @@ def test_files_that_come_late(tmp_path: Path) -> None:
     assert files.look() == ""
     assert "no usable certificate yet" in files.health.problems(NOW)
     directory.write(tmp_path, {"tls.crt": first.certificate, "tls.key": first.key})
-    assert files.look() == authority.fingerprint(first.certificate)
+    assert files.look() == pki.fingerprint(first.certificate)
 
 
 class Config:
@@ -242,5 +242,5 @@ def test_readiness_names_every_reason() -> None:
     health.draining = True
     assert len(health.problems(NOW)) == 2
     health.draining = False
-    health.certificate_not_after = authority.not_after(CA.certificate)
+    health.certificate_not_after = pki.not_after(CA.certificate)
     assert health.problems(NOW) == []

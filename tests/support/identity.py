@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.authority import KeyPair
+from certs.pki import KeyPair
 
 
 def identity(ca: KeyPair, name: str, file: Path, dns: tuple[str, ...] = ()) -> Path:

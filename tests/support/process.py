@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from certs import authority, directory
+from certs import directory, pki
 from tests.support.checkout import ACCEL, ROOT
 from webhook.server.replica import Addresses
 
-CA = authority.new_ca(datetime.now(UTC))
+CA = pki.new_ca(datetime.now(UTC))
 
 PROGRAM = """
 import sys
@@ -33,9 +33,9 @@ def until(true: Callable[[], object], seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
-def issue(folder: Path) -> authority.KeyPair:
+def issue(folder: Path) -> pki.KeyPair:
     """A new pair in `folder`, as `certs run` and kubelets put it there."""
-    pair = authority.issue(CA, ("localhost", "127.0.0.1"), datetime.now(UTC))
+    pair = pki.issue(CA, ("localhost", "127.0.0.1"), datetime.now(UTC))
     directory.write(folder, {"tls.crt": pair.certificate, "tls.key": pair.key})
     return pair
 

@@ -34,7 +34,7 @@ func main() {
 	o := &options{}
 	target := flag.String("url", "", "https URL on loopback")
 	body := flag.String("body", "", "file with the request's body")
-	authority := flag.String("ca", "", "PEM file that the server's certificate is verified with")
+	ca := flag.String("ca", "", "PEM file that the server's certificate is verified with")
 	certificate := flag.String("cert", "", "PEM file: the client's certificate")
 	key := flag.String("key", "", "PEM file: its key")
 	name := flag.String("name", "localhost", "the server's name in its certificate")
@@ -58,7 +58,7 @@ func main() {
 	payload, err := os.ReadFile(*body)
 	check(err)
 	o.request = newRequest(parsed, payload)
-	o.tls, err = trust(*authority, *certificate, *key, *name)
+	o.tls, err = trust(*ca, *certificate, *key, *name)
 	check(err)
 
 	r := run(o, *connections, *warmup, *duration, *calls)
@@ -122,8 +122,8 @@ func cpu() float64 {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
-func trust(authority, certificate, key, name string) (*tls.Config, error) {
-	pool, err := pool(authority)
+func trust(ca, certificate, key, name string) (*tls.Config, error) {
+	pool, err := pool(ca)
 	if err != nil {
 		return nil, err
 	}
