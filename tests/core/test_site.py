@@ -287,7 +287,7 @@ def test_ten_thousand_models_are_read() -> None:
     with budget.within(len(text)):
         site = parse(text)
 
-    assert site.catalogue.resolve("m9999-mig-1g.9999gb").most is None
+    assert site.catalogue.resolve("m9999-mig-1g.9999gb").max_per_node is None
 
 
 def test_values_are_those_that_helm_reads() -> None:
@@ -433,7 +433,7 @@ catalogue:
 """)
     assert site.catalogue.resolve("nvidia-l4").selector == (("nvidia.com/gpu.product", ("NVIDIA-L4-PCIe",)),)
     assert site.catalogue.resolve("NPU2").name == "acme-npu-2"
-    assert site.catalogue.resolve("acme-npu-2").most == 4
+    assert site.catalogue.resolve("acme-npu-2").max_per_node == 4
     assert not site.catalogue.resolve("acme-npu-2").pinned
     assert list(site.catalogue.names()).count("nvidia-l4") == 1
 

@@ -297,6 +297,6 @@ def test_the_limits_are_those_of_the_page() -> None:
         f"more than {manifest.values:,} keys",
         f"more than {text_limits.MANIFESTS >> 20} MiB at once",
         f"more than {text_limits.CONFIG >> 20} MiB, which a ConfigMap",
-        f"{config.values:,} keys and values, {site.MOST_PATTERNS:,} patterns, {site.MOST_TYPES:,} types |",
+        f"{config.values:,} keys and values, {site.MAX_PATTERNS:,} patterns, {site.MAX_TYPES:,} types |",
     ):
         assert said in section

@@ -29,9 +29,11 @@ def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[As
         obj = view(workload, raw)
         if workload.skipped(obj, site) is not None:
             return
-        told = _refused(workload, obj, Context(namespace, site)) if workload.reapply == "mutable" else ""
+        refusal = _refused(workload, obj, Context(namespace, site)) if workload.reapply == "mutable" else ""
         for target in targets_of(workload, obj, Context(namespace, site)):
-            yield msgspec.structs.replace(_asked(workload, namespace, name, target), disagrees=told or _differs(target))
+            yield msgspec.structs.replace(
+                _asked(workload, namespace, name, target), disagrees=refusal or _differs(target)
+            )
     except Denied as denied:
         line = denied.message.splitlines()[0]
         yield Asked(workload.kind, namespace, name, injected=INJECTED.encode() in raw, refused=line)
@@ -61,9 +63,10 @@ def _refused(workload: Kind[Any], obj: Any, context: Context) -> str:
 
 
 def _differs(target: Target) -> str:
-    """What an injected template's words mean and its fields do not have; fields alone of which it can be told.
+    """How an injected template's fields differ from what its annotations mean; empty if they agree.
 
-    The site's labels and schedulers may have changed since, and stored objects keep what they were created with.
+    Only hardware and devices are compared: the site's labels and schedulers may have changed since, and stored objects
+    keep what they were created with.
     """
     template, resolution = target.template, target.resolution
     hardware, injected = resolution.accelerator, template.annotations.get(INJECTED)

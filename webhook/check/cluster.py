@@ -163,12 +163,12 @@ class Cluster:
         return found if isinstance(found, Unread) else found[0]
 
     def _pages(
-        self, path: str, form: type[T], most: int, query: dict[str, str] | None = None
+        self, path: str, form: type[T], max_pages: int, query: dict[str, str] | None = None
     ) -> tuple[tuple[T, ...], bool] | Unread:
         """The items of a list, and whether the list is complete."""
         items: list[T] = []
         following = ""
-        for _ in range(most):
+        for _ in range(max_pages):
             page = self._call(
                 _needs("list", path), partial(self._page, path, form, {**(query or {}), **_from(following)})
             )

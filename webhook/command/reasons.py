@@ -157,8 +157,8 @@ def _part(
 
 def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[Line]:
     """What a template gets because of its resources alone."""
-    said = read_annotations(template.levels, template.containers, Levels())
-    if not context.site.detect or said.typed or said.off is not None:
+    annotated = read_annotations(template.levels, template.containers, Levels())
+    if not context.site.detect or annotated.typed or annotated.off is not None:
         return
     edits = [f for f in detected(template, context.namespace, context.site).found if not isinstance(f, Warn)]
     names = ", ".join(resources(template.spec, context.site))
@@ -168,13 +168,13 @@ def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[L
 
 def _unasked(template: PodTemplate, where: Where) -> str:
     """Why a template gets nothing."""
-    said = read_annotations(template.levels, template.containers, Levels())
+    annotated = read_annotations(template.levels, template.containers, Levels())
     paths = [where.get(id(level), (*template.path, "metadata")) for level in template.levels]
     if template.path:
         paths[0] = ("metadata",)
-    if said.off is not None:
-        return f'nothing: {INJECT} is "false" on {_dotted((*paths[said.off], "annotations"), None)}'
-    found = annotations.nearest_level(said.levels)
+    if annotated.off is not None:
+        return f'nothing: {INJECT} is "false" on {_dotted((*paths[annotated.off], "annotations"), None)}'
+    found = annotations.nearest_level(annotated.levels)
     if TYPE in found and found[TYPE][0].strip().lower() == NONE:
         return f"nothing: {TYPE} is none"
     if TYPE in found:  # only a kind leaves out a template that asks

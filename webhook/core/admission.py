@@ -172,9 +172,9 @@ def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, bo
         injection = _injection(request, workload, obj, site)
     except Denied as denied:
         return _refused(request, workload, denied)
-    unheard = _unread(request, obj, injection, body)
-    if unheard:
-        injection = replace(injection, warnings=(*injection.warnings, *unheard))
+    unread_warnings = _unread(request, obj, injection, body)
+    if unread_warnings:
+        injection = replace(injection, warnings=(*injection.warnings, *unread_warnings))
     return _injected(request, workload, obj, injection)
 
 
@@ -182,7 +182,7 @@ def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) 
     """What is said of words in a new object that injection did not read. A controller's object has its owner's."""
     if request.operation != "CREATE" or injection.skipped or controller_of(obj.metadata) is not None:
         return []
-    if unread.mentions(body) == injection.words:
+    if unread.mentions(body) == injection.mentions:
         return []
     return unread.unread(review.plain(review.decode(body).object), obj)
 

@@ -96,13 +96,13 @@ def decide(
     kept = None if unset(present) else present
     refused = _refused(scheduler, kept, kueue)
     name = kept if refused or kept else scheduler
-    told = bool(refused) and request.scheduler is not None
-    warnings = [Warn(refused, {"name": kept, "wanted": scheduler})] if told else []
+    warned = bool(refused) and request.scheduler is not None
+    warnings = [Warn(refused, {"name": kept, "wanted": scheduler})] if warned else []
     key = site.queues.get(name or DEFAULT)
     if refused:  # a queue of the scheduler that does not come is none of the one that stays
-        queue = None if told else request.queue
+        queue = None if warned else request.queue
     if key is None or queue is None:
-        if request.queue is not None and not told:
+        if request.queue is not None and not warned:
             warnings.append(Warn("queue-unused", {"name": (name or DEFAULT)[:LONGEST_VALUE]}))
         queue, key = None, None
     if key is not None and key.label and not syntax.is_value(queue or "") and not stored:

@@ -65,10 +65,10 @@ _OWN_INDEX: Final = field(JOB_OF_REPLICATED_JOB)
 
 def eligible(resolution: Resolution) -> bool:
     """Whether this template's Jobs can be slices of one job: by hardware, or by annotation."""
-    shape, said = resolution.accelerator.slice, resolution.request.multislice
-    if shape is None or not shape.multislice or said is False:
+    shape, multislice = resolution.accelerator.slice, resolution.request.multislice
+    if shape is None or not shape.multislice or multislice is False:
         return False
-    return said is True or resolution.multi_host
+    return multislice is True or resolution.multi_host
 
 
 NO_SLICES: Final = Slices("", "")
@@ -151,6 +151,6 @@ def _number(text: str | None) -> int | None:
 
 def with_worker(template: PodTemplate, resolution: Resolution, worker: Worker) -> Resolution:
     """The resolution with its worker, if we set it: the site says so, and no other controller does."""
-    if template.told_by in (LEADER_WORKER_SET, KUBERAY) or not resolution.full:
+    if template.worker_ids_by in (LEADER_WORKER_SET, KUBERAY) or not resolution.full:
         return resolution
     return resolution.with_topology(resolution.slices, worker)

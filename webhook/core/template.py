@@ -45,7 +45,7 @@ class PodTemplate:
     name: str  # of the replicated job, task, worker group
     hosts_hint: int | None  # parallelism, size or numOfHosts, if the user set one above 1
     owned_scheduling: bool  # a controller owns schedulerName and queue
-    told_by: str  # what tells a slice's hosts their places, TPU_WORKER_ID and TPU_WORKER_HOSTNAMES
+    worker_ids_by: str  # what sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES of a slice's hosts
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PodTemplate:
         name: str = "",
         hosts_hint: int | None = None,
         owned_scheduling: bool = False,
-        told_by: str = GKE,
+        worker_ids_by: str = GKE,
     ) -> None:
         self.path = path
         self.view = view
@@ -64,7 +64,7 @@ class PodTemplate:
         self.name = name
         self.hosts_hint = hosts_hint
         self.owned_scheduling = owned_scheduling
-        self.told_by = told_by
+        self.worker_ids_by = worker_ids_by
         self.annotations = annotations_of(view.metadata)
         self.spec = view.spec or NO_SPEC
         self.containers = containers_of(view.spec)

@@ -19,7 +19,7 @@ Platform = Literal["gke", "eks", "aks", "gfd", "none"]
 Labels = dict[str, str | tuple[str, ...]]
 """Node label to its value, or to several values any of which will do."""
 
-MOST = 65536
+MAX_NUMBER = 65536
 """Devices in one machine, chips along a side: no existing hardware comes close."""
 
 CUBES = 4096
@@ -72,8 +72,8 @@ class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if not 1 <= self.most <= CUBES:
             raise ValueError(f"most: found {self.most}; valid: 1 to {CUBES}")
-        if min(self.longest, self.edge) < 1 or max(self.longest, self.edge) > MOST:
-            raise ValueError(f"longest: this and edge are numbers from 1 to {MOST}")
+        if min(self.longest, self.edge) < 1 or max(self.longest, self.edge) > MAX_NUMBER:
+            raise ValueError(f"longest: this and edge are numbers from 1 to {MAX_NUMBER}")
         if not 0 <= self.defaults_up_to <= self.most or any(not 1 <= count <= self.most for count in self.defaults):
             raise ValueError(f"defaults: these and defaultsUpTo are numbers of cubes, up to {self.most}")
 
@@ -219,8 +219,8 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(not 1 <= most <= MOST for most in self.most.values()):
-            raise ValueError(f"most: devices in one node must be numbers from 1 to {MOST}")
+        if any(not 1 <= number <= MAX_NUMBER for number in self.most.values()):
+            raise ValueError(f"most: devices in one node must be numbers from 1 to {MAX_NUMBER}")
         for labels in self.select.values():
             for key, values in labels.items():
                 syntax.check_key(key, "select")
@@ -246,8 +246,8 @@ class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
     def __post_init__(self) -> None:
         super().__post_init__()
         syntax.check_value(self.instance_type, "instanceType")
-        if any(not 1 <= amount <= MOST for amount in (self.count, *self.extras.values())):
-            raise ValueError(f"count: this and each of extras must be numbers from 1 to {MOST}")
+        if any(not 1 <= amount <= MAX_NUMBER for amount in (self.count, *self.extras.values())):
+            raise ValueError(f"count: this and each of extras must be numbers from 1 to {MAX_NUMBER}")
         for key in self.extras:
             syntax.check_key(key, "extras")
 

@@ -26,17 +26,17 @@ class Problem(NamedTuple):
 class Trimmed(Generic[T]):
     """A document as far as it can be decoded, and what had to be taken out of it."""
 
-    def __init__(self, raw: Any, form: type[T], most: int) -> None:
+    def __init__(self, raw: Any, form: type[T], max_problems: int) -> None:
         self._raw = copy.deepcopy(raw)
         self._form = form
-        self._most = most
+        self._max_problems = max_problems
         self._gone: dict[Path, list[int]] = {}  # of each list, by its path: indexes of the items that were taken out
         self._taken: set[Path] = set()
         self.problems: list[Problem] = []
 
     def decoded(self) -> T | None:
         """What is left; None where that is nothing, or where there are too many mistakes to go on."""
-        while len(self.problems) < self._most:
+        while len(self.problems) < self._max_problems:
             try:
                 return msgspec.convert(self._raw, self._form)
             except msgspec.ValidationError as error:

@@ -17,7 +17,7 @@ from webhook.core.schema.catalogue import AnyEntry, Platform, types
 
 Mode = Literal["plugin", "host"]
 
-MOST_CLAIM_PATTERNS = 64
+MAX_CLAIM_PATTERNS = 64
 """Each is tried on every claim of a pod."""
 
 LONGEST_NAME = 50
@@ -26,10 +26,10 @@ LONGEST_NAME = 50
 LONGEST_PATTERN = 253
 """Characters of a shell pattern. What it matches is shorter: a namespace has at most 63, a type name 60."""
 
-MOST_PATTERNS = 10_000
+MAX_PATTERNS = 10_000
 """Shell patterns of a site config. Most of them are tried for each object."""
 
-MOST_TYPES = 50_000
+MAX_TYPES = 50_000
 """Types that a site config adds to the catalogue."""
 
 QUEUE_LABELS: Final = (
@@ -359,8 +359,8 @@ class Claims(_Settings, frozen=True, kw_only=True):
     has one gets no device resource beside it."""
 
     def __post_init__(self) -> None:
-        if len(self.devices) > MOST_CLAIM_PATTERNS:
-            raise ValueError(f"devices: found {len(self.devices):,} patterns; valid: at most {MOST_CLAIM_PATTERNS}")
+        if len(self.devices) > MAX_CLAIM_PATTERNS:
+            raise ValueError(f"devices: found {len(self.devices):,} patterns; valid: at most {MAX_CLAIM_PATTERNS}")
 
 
 class Config(_Settings, frozen=True, kw_only=True):
@@ -416,8 +416,8 @@ class Config(_Settings, frozen=True, kw_only=True):
                 if "/" not in resource:
                     raise ValueError(f"{key}: {quoted(resource)} is not a device resource, such as nvidia.com/gpu")
         _check_patterns(self._patterns())
-        if (number := sum(map(types, self.catalogue))) > MOST_TYPES:
-            raise ValueError(f"catalogue: found {number:,} types; valid: at most {MOST_TYPES:,}")
+        if (number := sum(map(types, self.catalogue))) > MAX_TYPES:
+            raise ValueError(f"catalogue: found {number:,} types; valid: at most {MAX_TYPES:,}")
 
     def _patterns(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Each list of shell patterns, with its path."""
@@ -439,8 +439,8 @@ def _check_patterns(lists: Iterable[tuple[str, tuple[str, ...]]]) -> None:
         for pattern in patterns:
             if len(pattern) > LONGEST_PATTERN:
                 raise ValueError(f"{where}: {quoted(pattern)} has more than {LONGEST_PATTERN} characters")
-        if number > MOST_PATTERNS:
-            raise ValueError(f"{where}: more than {MOST_PATTERNS:,} patterns in all; a pattern can match many names")
+        if number > MAX_PATTERNS:
+            raise ValueError(f"{where}: more than {MAX_PATTERNS:,} patterns in all; a pattern can match many names")
 
 
 def _check_runtime_class(name: str) -> None:
