@@ -94,8 +94,8 @@ def git(directory: Path, *arguments: str) -> bytes:
 def build(tree: Tree) -> None:
     """Compile its core as this tree's is."""
     report.say(f"compiling the core of {tree.name}: about a minute")
-    if said := compiled.in_place(tree.root):
-        raise NoFigures(f"{tree.name} does not compile:\n{said}")
+    if error := compiled.in_place(tree.root):
+        raise NoFigures(f"{tree.name} does not compile:\n{error}")
     if not is_compiled(tree):
         raise NoFigures(
             f"{tree.name} has no compiled core: compare both as Python, .venv/bin/python -m benchmarks --against"

@@ -80,7 +80,7 @@ def test_issue_refuses_a_ca_it_did_not_make(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["issue"], "--dir DIR"),
         (["issue", "--secret=x", "--leaf-lifetime=soon"], "--leaf-lifetime: 'soon' is not a duration"),
@@ -94,12 +94,12 @@ def test_issue_refuses_a_ca_it_did_not_make(tmp_path: Path) -> None:
         (["rotate", "--kubeconfig=/no/such"], "cannot reach the API server"),
     ],
 )
-def test_errors_are_one_sentence(arguments: list[str], said: str) -> None:
+def test_errors_are_one_sentence(arguments: list[str], message: str) -> None:
     """What cannot be done ends with exit code 1 and one line that names the fault."""
     result = accel_certs(*arguments)
 
     assert result.exit_code == 1
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stderr.startswith("accel certs: ")
     assert result.stderr.count("\n") == 1
 

@@ -110,18 +110,18 @@ def test_state_of_a_replica() -> None:
     ring = Keyring(signing=ca, upcoming=other, rotations=4)
     held = {"a": ca.certificate, "b": other.certificate + ca.certificate}
 
-    said = state.describe(View(ring, held, leaf), NOW)
-    assert (said.ready, said.problem, said.rotating, said.rotations) == (True, "", True, 4)
-    assert said.leafAuthority == pki.fingerprint(ca.certificate)
-    assert said.leafNotAfter == "2026-03-08T12:00:00Z"
-    assert said.authorityNotAfter == "2027-03-01T12:00:00Z"
+    described = state.describe(View(ring, held, leaf), NOW)
+    assert (described.ready, described.problem, described.rotating, described.rotations) == (True, "", True, 4)
+    assert described.leafAuthority == pki.fingerprint(ca.certificate)
+    assert described.leafNotAfter == "2026-03-08T12:00:00Z"
+    assert described.authorityNotAfter == "2027-03-01T12:00:00Z"
 
     lacking = state.describe(View(ring, {**held, "c": other.certificate, "d": b"junk"}, leaf), NOW)
     assert lacking.ready is False
     assert lacking.entries == {"a": True, "b": True, "c": False, "d": False}
     assert lacking.problem == "caBundle of c, d does not contain the CA of our certificate"
     assert state.describe(View(ring, {}, leaf), NOW).ready is False
-    assert json.loads(state.to_json(said))["bundle"] == [pki.fingerprint(c) for c in ring.certificates()]
+    assert json.loads(state.to_json(described))["bundle"] == [pki.fingerprint(c) for c in ring.certificates()]
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
@@ -215,9 +215,9 @@ def test_a_pass_without_an_api_server(nowhere: str, tmp_path: Path, monkeypatch:
     assert max(waits[:2]) < timedelta(seconds=1)
     assert all(wait <= timedelta(seconds=8) for wait in waits)
     assert waits[-1] == timedelta(seconds=8)
-    said = json.loads((folder / "state.json").read_text())
-    assert said["ready"] is False
-    assert "Connection refused" in said["problem"]
+    described = json.loads((folder / "state.json").read_text())
+    assert described["ready"] is False
+    assert "Connection refused" in described["problem"]
     assert loop.alive()
 
 

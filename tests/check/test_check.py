@@ -369,9 +369,9 @@ def test_who_wrote_a_field() -> None:
         {"manager": "admissionsenforcer", "fieldsV1": {"f:metadata": {}, "f:webhooks": {key: edit}}},
     ]
     found = msgspec.convert({"metadata": {"name": "accel-injector", "managedFields": fields}}, Configuration)
-    said = finding("configuration-edits", configuration=found)
+    edits = finding("configuration-edits", configuration=found)
 
-    assert ("warning", ("pods.accel.io: namespaceSelector, by admissionsenforcer",)) == (said.status, said.details)
+    assert ("warning", ("pods.accel.io: namespaceSelector, by admissionsenforcer",)) == (edits.status, edits.details)
     assert "ok" == finding("configuration-edits", configuration=Configuration()).status
 
 
@@ -624,7 +624,7 @@ def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[a
 
 
 def test_lists_without_end(endless: tuple[api.Api, list[str]]) -> None:
-    """Pages are counted: a big cluster costs a bounded number of calls, and what was left out is said."""
+    """Pages are counted: a big cluster costs a bounded number of calls, and what was left out is reported."""
     way, requests = endless
     facts = Cluster(way).facts()
 

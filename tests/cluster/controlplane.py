@@ -343,8 +343,8 @@ class ControlPlane:
             check=False,
         )
         if check and done.returncode:
-            said = f"{done.stderr}{done.stdout}"
-            raise ClusterError(f"{program} {' '.join(args)} ended with code {done.returncode}\n{said}")
+            output = f"{done.stderr}{done.stdout}"
+            raise ClusterError(f"{program} {' '.join(args)} ended with code {done.returncode}\n{output}")
         return done
 
     # Namespaces and nodes

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.process import most_memory
+from tests.support.process import peak_memory
 
 from . import constant
 from .attack import ROWS, Objects, Silence
@@ -61,7 +61,7 @@ class Target:
         """The most memory that one of its living processes ever held; 0 where there is no /proc to read it from."""
         if not Path("/proc/self/status").exists():
             return 0
-        return max((most_memory(process.pid) for process in self.processes.values() if process.alive), default=0)
+        return max((peak_memory(process.pid) for process in self.processes.values() if process.alive), default=0)
 
 
 @pytest.fixture(scope="module")

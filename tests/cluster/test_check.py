@@ -42,7 +42,7 @@ VALUES = {"replicas": 1, "config": {"hostProfiles": {"nvidia": PROFILE}}, "webho
 
 Found = dict[str, dict[str, Any]]
 
-SAID: set[str] = set()
+PRINTED: set[str] = set()
 """What the command said in this module's tests: `status message` of every finding, and every detail."""
 
 
@@ -75,11 +75,11 @@ def run(namespace: str, kubeconfig: Path, *flags: str) -> subprocess.CompletedPr
     environment = {k: v for k, v in os.environ.items() if "proxy" not in k.lower() and not k.startswith("KUBE")}
     command = [ACCEL, "check", f"--namespace={namespace}", f"--kubeconfig={kubeconfig}", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
-    SAID.update(said(done.stdout) if "-ojson" in flags else done.stdout.splitlines())
+    PRINTED.update(lines_of(done.stdout) if "-ojson" in flags else done.stdout.splitlines())
     return done
 
 
-def said(report: str) -> Iterator[str]:
+def lines_of(report: str) -> Iterator[str]:
     for finding in json.loads(report)["findings"]:
         yield f"{finding['status']} {finding['message']}"
         yield from finding["details"]
@@ -703,11 +703,11 @@ def test_a_ca_that_nobody_renews(release: Release, labelled: str) -> None:
     """The certs container stands still: first a fourth of the life is left, then nothing."""
     now = datetime.now(UTC)
     with without_certs(release):
-        told = [with_ca(release, new_ca(now - timedelta(days=age), timedelta(days=90))) for age in (80, 91)]
+        found = [with_ca(release, new_ca(now - timedelta(days=age), timedelta(days=90))) for age in (80, 91)]
         patch_secret(release, dict.fromkeys(keyring.KEYS, ""))
         empty = check(release)
 
-    late, over = told
+    late, over = found
     assert ("warning", "a certificate expires soon and was not renewed") == said_of(late, "expiry")
     assert late["expiry"]["details"][0].startswith("CA until ")
     assert "logs deploy/accel-injector -c certs" in late["expiry"]["fix"]
@@ -900,7 +900,7 @@ def test_every_state_was_produced(request: pytest.FixtureRequest) -> None:
     if missing := {name for name in globals() if name.startswith("test_")} - here:
         pytest.skip(f"needs the whole file: {', '.join(sorted(missing))} did not run")
     states = [state for path in sorted(CHECKS.glob("*.py")) for state in states_of(path)]
-    lines = "\n".join(SAID)
+    lines = "\n".join(PRINTED)
     unseen = [f"{where}: {text}" for where, text in states if not re.search(f"^{text}$", lines, re.MULTILINE)]
 
     print(f"{len(states)} states")

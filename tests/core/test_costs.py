@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 TIMES = 8
-MOST = 2.0  # growth of a cost, as a multiple of the body's
+MAX_GROWTH = 2.0  # growth of a cost, as a multiple of the body's
 LARGEST = 2 * 1024 * 1024  # bytes of a body with one large part
 BEST_OF = 5
 
@@ -235,7 +235,7 @@ def grown(small: tuple[Any, Any], large: tuple[Any, Any]) -> tuple[float, float,
         body = max(other.bytes / one.bytes, 1.0)
         longer = other.seconds / max(one.seconds, SHORTEST) / body
         more = other.calls / one.calls / body
-        if max(longer, more) <= MOST:
+        if max(longer, more) <= MAX_GROWTH:
             break
     return longer, more, outcome
 
@@ -254,7 +254,7 @@ def tried(workload: Kind[Any], small: Any, large: Any, what: str) -> Iterator[st
     """What costs too much, on CREATE and on UPDATE."""
     for update in updates(workload):
         longer, more, outcome = grown(*((obj, stored(obj) if update else None) for obj in (small, large)))
-        if max(longer, more) > MOST:
+        if max(longer, more) > MAX_GROWTH:
             yield f"{what}{' (UPDATE)' * update}: {longer:.1f} x time, {more:.1f} x calls, {outcome}"
 
 

@@ -160,10 +160,10 @@ def test_names_of_hosts_are_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     tracemalloc.start()
     try:
         assert answered(jobs, at=FULL).code == "too-large"
-        _, most = tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < 64 * 1024 * 1024
+    assert peak < 64 * 1024 * 1024
 
 
 def test_an_object_larger_than_any() -> None:

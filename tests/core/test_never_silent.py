@@ -69,8 +69,8 @@ def test_a_word_in_every_place_is_heard(case: Case) -> None:
         for key, word in words:
             answer = admit(review(with_word(obj, path, key, word), None), case.site)
             decision = decided(answer, obj)
-            heard = decision.denied or decision.warnings or answer.type
-            assert heard or answer.code, f"{key}: {word} in {path} is silent"
+            reported = decision.denied or decision.warnings or answer.type
+            assert reported or answer.code, f"{key}: {word} in {path} is silent"
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

@@ -160,11 +160,11 @@ import re, sys
 from pathlib import Path
 from webhook import load
 from webhook.manifest.inject import results as injected
-def most(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 text, site = eval(sys.argv[1]), load.load()
-before = most()
+before = peak()
 found = injected(text, site)
-print(most() - before)
+print(peak() - before)
 """
     return int(subprocess.run([sys.executable, "-c", program, text], cwd=ROOT, capture_output=True, check=True).stdout)
 
@@ -289,7 +289,7 @@ def test_the_limits_are_those_of_the_page() -> None:
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     section = page.partition("## Files that cannot be read")[2].partition("\n## ")[0]
     manifest, config = text_limits.OF_MANIFEST, text_limits.OF_CONFIG
-    for said in (
+    for row in (
         f"| {text_limits.LEVELS} levels |",
         f"{text_limits.ALIASED_TIMES} times what the document has",
         f"{manifest.aliased_values:,} |",
@@ -299,4 +299,4 @@ def test_the_limits_are_those_of_the_page() -> None:
         f"more than {text_limits.CONFIG >> 20} MiB, which a ConfigMap",
         f"{config.values:,} keys and values, {site.MAX_PATTERNS:,} patterns, {site.MAX_TYPES:,} types |",
     ):
-        assert said in section
+        assert row in section

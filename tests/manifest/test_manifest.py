@@ -142,15 +142,15 @@ def test_block_scalars_before_an_addition(header: str) -> None:
 
 def test_scalars_are_kubectl_s() -> None:
     """Values as `kubectl annotate --local -o json` prints them: neither YAML 1.1 nor 1.2."""
-    told = {
+    resolved = {
         "1e3": 1000, "yes": True, "y": True, "oN": "oN", "2020-01-01": "2020-01-01", "190:20:30": "190:20:30",
         "010": 8, "08": 8, "0x1F": 31, "0X1f": 31, "0b101": 5, "0o17": 15, "0o8": "0o8", "1_000": 1000, "+1": 1,
         "-0x1f": -31, ".5": 0.5, "+.5": 0.5, "1.": 1, "1e-2": 0.01, "1e400": "1e400", "~": None, "": None,
         "TRUE": True, ".e5": ".e5", "_1": "_1", "-_1": -1, ".infinity": ".infinity", "1e22": 1e22, "100m": "100m",
     }  # fmt: skip
 
-    assert told == {text: nodes.resolve(text) for text in told}
-    assert all(type(told[text]) is type(nodes.resolve(text)) for text in told)
+    assert resolved == {text: nodes.resolve(text) for text in resolved}
+    assert all(type(resolved[text]) is type(nodes.resolve(text)) for text in resolved)
 
 
 def test_odd_quantities_reach_the_rules_as_numbers() -> None:

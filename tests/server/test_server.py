@@ -40,7 +40,7 @@ from tests.support.client import (
     trust,
 )
 from tests.support.identity import identity
-from tests.support.process import CA, issue, most_memory, process, until
+from tests.support.process import CA, issue, peak_memory, process, until
 from tests.support.process import replica as started
 from tests.support.recorder import Recorder
 from webhook.core.admission import Answer
@@ -369,9 +369,9 @@ def test_memory_under_abuse(tmp_path: Path) -> None:
             thread.join()
         assert call(at)[0] == 200
         assert rejected(at)["busy"] > 0
-        most = most_memory(replica.pid)
-        print(f"500 half-open and 300 idle connections, 40 bodies of 7 MiB: at most {most} MiB")
-        assert most < 200
+        peak = peak_memory(replica.pid)
+        print(f"500 half-open and 300 idle connections, 40 bodies of 7 MiB: at most {peak} MiB")
+        assert peak < 200
 
 
 def _send(connection: ssl.SSLSocket, data: bytes) -> None:
@@ -732,7 +732,7 @@ def test_sigterm_in_its_order(tmp_path: Path) -> None:
             kept.sendall(post())
             assert "connection" not in answer(kept)[1]
             replica.signal(signal.SIGTERM)
-            replica.said("stopping")
+            replica.logged("stopping")
             assert probe(at, "/readyz") == (503, "not ready: stopping\n")
             assert probe(at, "/healthz")[0] == 200
             kept.sendall(post())
@@ -745,7 +745,7 @@ def test_sigterm_in_its_order(tmp_path: Path) -> None:
         assert replica.exit_code() == 0
         with pytest.raises(OSError, match="refused"):
             connect(at)
-        assert replica.said("stopped")["cut_off"] == 0
+        assert replica.logged("stopped")["cut_off"] == 0
 
 
 def test_a_call_in_flight_is_finished(tmp_path: Path) -> None:
@@ -755,7 +755,7 @@ def test_a_call_in_flight_is_finished(tmp_path: Path) -> None:
             connection.sendall(post()[:-10])
             time.sleep(0.5)  # so that it has been read
             replica.signal(signal.SIGTERM)
-            replica.said("stopping")
+            replica.logged("stopping")
             time.sleep(0.5)
             connection.sendall(post()[-10:])
             status, headers, _ = answer(connection)
@@ -770,10 +770,10 @@ def test_a_second_signal_is_now(tmp_path: Path) -> None:
             connection.sendall(post()[:-10])
             time.sleep(0.5)
             replica.signal(signal.SIGTERM)
-            replica.said("stopping")
+            replica.logged("stopping")
             replica.signal(signal.SIGTERM)
             assert replica.exit_code() == 1
-        assert replica.said("stopped")["cut_off"] == 1
+        assert replica.logged("stopped")["cut_off"] == 1
 
 
 def test_ctrl_c_has_no_lame_duck(tmp_path: Path) -> None:
@@ -787,7 +787,7 @@ def test_ctrl_c_has_no_lame_duck(tmp_path: Path) -> None:
 def test_a_signal_while_waiting_for_files(tmp_path: Path) -> None:
     """Alive but not ready without a certificate, and stopped by one signal."""
     with started(cert_file=str(tmp_path / "no.crt"), key_file=str(tmp_path / "no.key")) as replica:
-        assert "no.crt" in str(replica.said("certificate refused")["problem"])
+        assert "no.crt" in str(replica.logged("certificate refused")["problem"])
         replica.signal(signal.SIGTERM)
         assert replica.exit_code() == 0
 
@@ -797,10 +797,10 @@ def test_what_stops_a_start_is_said(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("platform: moon\n")
     with started(self_signed=True, config=str(tmp_path / "config.yaml")) as replica:
         assert replica.exit_code() == 1
-        assert "platform" in str(replica.said("cannot start")["problem"])
+        assert "platform" in str(replica.logged("cannot start")["problem"])
     with started(self_signed=True, cert_file="x") as replica:
         assert replica.exit_code() == 1
-        assert "--self-signed" in str(replica.said("cannot start")["problem"])
+        assert "--self-signed" in str(replica.logged("cannot start")["problem"])
 
 
 @pytest.mark.parametrize(

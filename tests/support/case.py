@@ -51,7 +51,7 @@ class Case(NamedTuple):
     @property
     def why(self) -> str:
         """The sentence on the first line of the input; "" where there is none."""
-        return _said(self.folder / "input.yaml", WHY)
+        return _sentence(self.folder / "input.yaml", WHY)
 
     @property
     def object(self) -> Any:
@@ -65,7 +65,7 @@ class Case(NamedTuple):
     @property
     def otherwise(self) -> str:
         """How the stored object came about, where injection does not make it; else ""."""
-        return _said(self.folder / "old.yaml", OTHERWISE)
+        return _sentence(self.folder / "old.yaml", OTHERWISE)
 
     @property
     def site(self) -> Site:
@@ -124,10 +124,10 @@ def _text(path: Path) -> str:
     return path.read_text().rstrip("\n") if path.exists() else ""
 
 
-def _said(path: Path, word: str) -> str:
+def _sentence(path: Path, prefix: str) -> str:
     """The rest of the first line of a file that begins with the word; else ""."""
     first = path.read_text().partition("\n")[0]
-    return first.removeprefix(word) if first.startswith(word) else ""
+    return first.removeprefix(prefix) if first.startswith(prefix) else ""
 
 
 def review(obj: Any, old: Any = None, **request: Any) -> bytes:

@@ -64,8 +64,8 @@ def build() -> None:
         (PLACE / name).symlink_to(ROOT / name)
     for name in COPIED:
         shutil.copytree(ROOT / name, PLACE / name, ignore=shutil.ignore_patterns("__pycache__"))
-    if said := in_place(PLACE):
-        raise SystemExit(f"the core does not compile:\n{said}")
+    if error := in_place(PLACE):
+        raise SystemExit(f"the core does not compile:\n{error}")
     stamp.write_text(digest.hexdigest())
 
 

@@ -50,7 +50,7 @@ BYTES = (
     b"NaN",
     b"\xed\xa0\x80",
 )
-MOST_WARNINGS, LONGEST_WARNING, MOST_LINES = 5, 120, 3
+MAX_WARNINGS, MAX_WARNING_LENGTH, MAX_LINES = 5, 120, 3
 
 
 @cache
@@ -223,17 +223,17 @@ def _decision(response: dict[str, Any]) -> Iterator[str]:
     if (status["code"], status["reason"]) not in ((422, "Invalid"), (403, "Forbidden")):
         yield f"denied with {status['code']} {status['reason']}"
     lines = status["message"].split("\n")
-    if not 1 <= len(lines) <= MOST_LINES or not all(line and line.isprintable() for line in lines):
+    if not 1 <= len(lines) <= MAX_LINES or not all(line and line.isprintable() for line in lines):
         yield f"denied with the message {status['message']!r}"
     if {"patch", "patchType", "auditAnnotations"} & set(response):
         yield "denied, with a patch"
 
 
 def _warnings(warnings: list[str]) -> Iterator[str]:
-    if len(warnings) > MOST_WARNINGS:
+    if len(warnings) > MAX_WARNINGS:
         yield f"{len(warnings)} warnings"
     for text in warnings:
-        if not text.startswith("accel.io:") or len(text) > LONGEST_WARNING or not text.isprintable():
+        if not text.startswith("accel.io:") or len(text) > MAX_WARNING_LENGTH or not text.isprintable():
             yield f"the warning {text!r}"
 
 

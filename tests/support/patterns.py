@@ -87,21 +87,21 @@ class Checker:
             elif op in (c.GROUPREF, c.GROUPREF_EXISTS):
                 raise Slow("refers to a group")
 
-    def _repeat(self, op: Any, least: int, most: int, body: Sequence[Any], after: Chars, looped: bool) -> None:
-        first, many = self._first(body, frozenset()), most > 1
+    def _repeat(self, op: Any, minimum: int, maximum: int, body: Sequence[Any], after: Chars, looped: bool) -> None:
+        first, many = self._first(body, frozenset()), maximum > 1
         if many and _is_nullable(body):
             raise Slow("repeats what may be nothing")
-        if least != most and first & after:
-            self._undecided(op, least, most, body, looped)
+        if minimum != maximum and first & after:
+            self._undecided(op, minimum, maximum, body, looped)
         self._sequence(body, (first if many else frozenset()) | after, looped or many)
 
-    def _undecided(self, op: Any, least: int, most: int, body: Sequence[Any], looped: bool) -> None:
+    def _undecided(self, op: Any, minimum: int, maximum: int, body: Sequence[Any], looped: bool) -> None:
         """The next character does not say whether the repetition goes on."""
         if op is c.POSSESSIVE_REPEAT and not (looped and any(_unbounded(body))):
             return
-        if looped or most == UNBOUNDED or (len(body) > 1 and most > 1):
+        if looped or maximum == UNBOUNDED or (len(body) > 1 and maximum > 1):
             raise Slow("a repetition and what follows it begin alike")
-        self._count(most - least + 1)
+        self._count(maximum - minimum + 1)
 
     def _branch(self, alternatives: Sequence[Sequence[Any]], after: Chars, looped: bool) -> None:
         seen: Chars = frozenset()

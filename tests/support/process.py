@@ -40,7 +40,7 @@ def issue(folder: Path) -> pki.KeyPair:
     return pair
 
 
-def most_memory(pid: int) -> int:
+def peak_memory(pid: int) -> int:
     """The most memory that the process ever held, in MiB."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
@@ -64,13 +64,13 @@ class Process:
             else:
                 self.rest.append(line)
 
-    def said(self, message: str) -> dict[str, object]:
+    def logged(self, message: str) -> dict[str, object]:
         """The log line with this message, once it is there."""
         until(lambda: any(line["message"] == message for line in self.lines))
         return next(line for line in self.lines if line["message"] == message)
 
     def at(self) -> Addresses:
-        line = self.said("serving")
+        line = self.logged("serving")
         return Addresses(int(str(line["port"])), int(str(line["metrics_port"])), CA.certificate)
 
     @property
