@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from webhook.command import describe
-from webhook.core import annotations, scheduling
+from webhook.core import annotations, scheduling, unread
 from webhook.core.annotations import INJECT, NONE, TYPE, Levels, read_annotations
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import LEFT_ALONE, inject, targets_of
@@ -20,7 +20,6 @@ from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Section, at, render, steps
 from webhook.core.rules.detect import detected, resources
 from webhook.core.rules.rules import RULES
-from webhook.core.schema.pod import Metadata
 from webhook.core.template import PodTemplate
 
 LONGEST = 1000
@@ -66,7 +65,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 def explain(name: str, workload: Kind[Any], value: Any, obj: Any, context: Context) -> Explanation:
     """The injection of an object, whose JSON is `value` and whose view is `obj`, in words."""
-    where = dict(_paths(obj, ()))
+    where = {id(part): path for path, part in unread.parts(obj)}
     parts = tuple(_unresolved(template, where) for template in workload.templates(obj))
     try:
         injection = inject(workload, obj, context)
@@ -103,19 +102,7 @@ def _skipped(code: str) -> str:
 
 
 Where = Mapping[int, Path]
-"""The paths of the metadata of an object and its templates, by identity."""
-
-
-def _paths(node: Any, path: Path) -> Iterator[tuple[int, Path]]:
-    """The paths of the metadata in a view."""
-    if isinstance(node, Metadata):
-        yield id(node), path
-    elif isinstance(node, msgspec.Struct):
-        for field in node.__struct_fields__:
-            yield from _paths(getattr(node, field), (*path, field))
-    elif isinstance(node, list):
-        for index, item in enumerate(node):
-            yield from _paths(item, (*path, index))
+"""The paths of the metadata of an object and its templates, by id."""
 
 
 def _unresolved(template: PodTemplate, where: Where) -> Part:

@@ -41,7 +41,7 @@ def is_ours(key: str) -> bool:
 
 def unread(value: Any, view: Any) -> list[Warn]:
     """A warning for each key of ours in `value`, the object as plain JSON, that stands where its `view` reads none."""
-    read = frozenset(_read(view, ()))
+    read = frozenset(_read(view))
     found: dict[str, Warn] = {}
     occurrences = 0
     for place, words in _keys(value):
@@ -91,19 +91,26 @@ def _path(place: Any) -> Path:
     return tuple(reversed(steps))
 
 
-def _read(node: Any, path: Path) -> Iterator[Path]:
-    """The maps of a view in which our keys are read: annotations, and the amounts of containers."""
-    if isinstance(node, Metadata):
-        yield (*path, "annotations")
-    elif isinstance(node, Resources):
-        yield (*path, "limits")
-        yield (*path, "requests")
+def parts(node: Any, path: Path = ()) -> Iterator[tuple[Path, Metadata | Resources]]:
+    """All metadata and resources in a view, with their paths."""
+    if isinstance(node, Metadata | Resources):
+        yield path, node
     elif isinstance(node, msgspec.Struct):
         for field in node.__struct_fields__:
-            yield from _read(getattr(node, field), (*path, field))
+            yield from parts(getattr(node, field), (*path, field))
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            yield from _read(item, (*path, index))
+            yield from parts(item, (*path, index))
     elif isinstance(node, dict):
         for key, item in node.items():
-            yield from _read(item, (*path, key))
+            yield from parts(item, (*path, key))
+
+
+def _read(view: Any) -> Iterator[Path]:
+    """The maps of a view in which our keys are read."""
+    for path, part in parts(view):
+        if isinstance(part, Metadata):
+            yield (*path, "annotations")
+        else:
+            yield (*path, "limits")
+            yield (*path, "requests")
