@@ -54,7 +54,7 @@ def _asked(workload: Kind[Any], namespace: str, name: str, target: Target) -> As
 
 
 def _refused(workload: Kind[Any], obj: Any, context: Context) -> str:
-    """Why an update of the object as it stands would be refused: each one is judged again."""
+    """Why an update of the stored object would be refused, since each update is validated; empty if it would not."""
     try:
         inject(workload, obj, context)
     except Denied as denied:
@@ -80,7 +80,7 @@ def _differs(target: Target) -> str:
             return f"asks for {hardware.name}, and selects {label}: {have}"
     if resolution.request.mode == "plugin":
         for held in resolution.device_containers:
-            # As it is stored: what a LimitRange filled in is taken away where a request is read.
+            # In the stored object: the view that was resolved lacks what a LimitRange filled in.
             container = at(template.view, ("spec", held.list_name, held.index))
             if held.devices and not asked_amounts(container, hardware.resource):
                 return f"asks for {hardware.name}, and container {held.container.name} has no {hardware.resource}"

@@ -44,7 +44,7 @@ from webhook.core.site import Site
 from webhook.errors import BadConfig
 
 NAME, NAMESPACE = "accel-injector", "accel-system"
-"""The release where no webhook configuration tells of one."""
+"""The release to check if there is no webhook configuration."""
 SECONDS = 20.0
 """After this no call is started; the last one takes at most its own timeout."""
 AT_ONCE = 4

@@ -84,7 +84,7 @@ class _File:
         return None
 
     def as_written(self, problem: Problem) -> Problem:
-        """What was found in the file that is left, where it is in the file."""
+        """A problem of the trimmed file, with its path in the original file."""
         return Problem(self._trimmed.written(problem.path), problem.text)
 
     def _entry(self, found: re.Match[str]) -> str:
@@ -116,7 +116,7 @@ def _ending(noun: str, count: int) -> str:
 
 
 def idle(site: Site) -> Iterator[Problem]:
-    """What can have no effect, or another one than was meant."""
+    """Settings without effect, or with another effect than was probably intended."""
     for index, default in enumerate(site.config.schedulers.defaults):
         yield from _matchless(site, ("schedulers", "defaults", index, "types"), default.types)
     for profile in site.profiles:

@@ -123,7 +123,7 @@ def _asks(template: PodTemplate, where: Where) -> Iterator[Line]:
 def _part(
     template: PodTemplate, target: Target | None, where: Where, value: Any, context: Context, number: int | None
 ) -> Part:
-    """`number`: slices that the template makes, if its kind tells."""
+    """`number`: slices that the template makes, if its kind defines it."""
     part = _unresolved(template, where)
     if target is None:
         found = tuple(_detected(template, value, context))

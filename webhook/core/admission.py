@@ -129,7 +129,7 @@ def _created(body: bytes) -> Request[Any] | None:
 
 
 def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> Answer:
-    """`mentioned`: anywhere in the review, so perhaps in the object."""
+    """`mentioned`: our name is in the review, so perhaps in the object."""
     kind, obj = request.kind, request.object
     workload = WORKLOADS.get((kind.group, kind.kind))
     if workload is not None and isinstance(obj, workload.view):
@@ -179,7 +179,7 @@ def _judged(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, bo
 
 
 def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) -> list[Warn]:
-    """What is said of words in a new object that injection did not read. A controller's object has its owner's."""
+    """Warnings about keys of ours that injection did not read. A controlled object has them from its owner: none."""
     if request.operation != "CREATE" or injection.skipped or controller_of(obj.metadata) is not None:
         return []
     if unread.mentions(body) == injection.mentions:

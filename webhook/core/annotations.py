@@ -164,7 +164,7 @@ class Levels:
         return bool(self._known)
 
     def mentions(self, obj: Any) -> int:
-        """How often our name stands in the annotations that were read, and in the file that kubectl keeps in one."""
+        """How many keys of ours were read, including those in the manifest that kubectl keeps in an annotation."""
         number = sum([len(ours) for ours in self._known.values()])
         metadata = obj.metadata
         if id(metadata) not in self._known:
@@ -173,7 +173,7 @@ class Levels:
         return number + (file.count(f'"{NAME}') if file else 0)
 
     def take_unknown(self, level: Metadata) -> list[str]:
-        """The unknown keys with our prefix; only once."""
+        """The unknown keys with our prefix; each level returns them once."""
         return self._unknown.pop(id(level), []) if self._unknown else []
 
 

@@ -42,7 +42,7 @@ class Injection:
     warnings: tuple[Warn, ...] = ()
     types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
     skipped: str = ""  # reason code, if the object was left alone
-    mentions: int = 0  # how often our name stands in what was read; not counted if a controller made the object
+    mentions: int = 0  # keys of ours that were read; not counted if a controller made the object
     leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; removed before the edits are made
     base: Any = None  # the object without the leftovers, if there are any: the edits apply to it
 
@@ -100,7 +100,7 @@ def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
 
 
 class _Read:
-    """The annotations around an object's pod templates."""
+    """What was read from the annotations around an object's pod templates."""
 
     def __init__(self, kind: Kind[Any], obj: Any) -> None:
         self.targets: list[Target] = []
@@ -134,7 +134,7 @@ class _Read:
             raise limits.too_large("the injection", size, f"{limits.ANSWER:,}")
 
     def add_own_metadata(self, kind: Kind[Any], obj: Any) -> None:
-        """What the object's own metadata says where that is no template's level."""
+        """Our keys in the object's own metadata if it is not a level of any template."""
         if not kind.patched or self.levels.has_read(obj.metadata):
             return
         ours = annotations.own(annotations_of(obj.metadata))
@@ -145,7 +145,7 @@ class _Read:
                 self._ineffective.setdefault(key, Warn("unread-key", facts))
 
     def add_shadowed(self, warning: Warn | None) -> None:
-        """Once per object: for the first template."""
+        """Collects it once per object, for the first template."""
         if warning is not None:
             self._ineffective.setdefault(TYPE, warning)
 

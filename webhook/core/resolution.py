@@ -49,7 +49,7 @@ class Slices:
 @final
 @dataclass(init=False)
 class Worker:
-    """How a Pod learns its place among its slice's hosts, if nothing else tells it."""
+    """How a Pod learns its worker id and the host names of its slice, if nothing else sets them."""
 
     index: str  # field path of the host's index; empty if the Pods have none
     prefix: str  # of the hosts' names, before "-0"; may use $(ACCEL_JOB_NAME)

@@ -37,7 +37,7 @@ LONGEST_INDEX: Final = 6
 WORKER_ID: Final = "TPU_WORKER_ID"
 HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
 PLACE: Final = ((WORKER_ID, "CLOUD_TPU_TASK_ID"), (HOSTNAMES, "TPU_PROCESS_ADDRESSES"))
-"""The variables that tell a host its place in its slice, each with libtpu's alternative name."""
+"""The variables with a host's worker id and its slice's host names, each with libtpu's alternative name."""
 
 
 def unset(resolution: Resolution) -> tuple[str, ...]:

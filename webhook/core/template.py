@@ -21,13 +21,13 @@ Placed = tuple[str, int, Container]
 """A container, with its list and its index there."""
 
 FilledIn = tuple[str, int, str, str]
-"""An amount that nobody requested: list and index of its container, "limits" or "requests", resource."""
+"""An amount that LimitRanger filled in: list and index of its container, "limits" or "requests", resource."""
 
 GKE: Final = "GKE"
 LEADER_WORKER_SET: Final = "LeaderWorkerSet"
 KUBERAY: Final = "KubeRay's TPU webhook"
 NOBODY: Final = "nobody"
-"""What tells the hosts of a slice their places, unless the site config says that we do.
+"""What sets the worker ids of a slice's hosts, unless the site config leaves that to us.
 
 Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
@@ -72,7 +72,7 @@ class PodTemplate:
 
     @property
     def of_workload(self) -> bool:
-        """A Pod of a workload whose template was judged when the workload was created."""
+        """Whether it is a Pod of a workload, whose template was validated when the workload was created."""
         return self.owned_scheduling and not self.path
 
 

@@ -1,7 +1,6 @@
-"""Words of ours that nobody reads where they stand: as a label, in a spec, misspelt, null. Pure.
+"""Keys of ours that have no effect where they are: as a label, in a spec, misspelt, null. Pure.
 
-Whoever wrote one hears that it has no effect. The walk through the whole object is for objects in which there are
-more of our words than injection read.
+Each produces a warning. The whole object is searched only if it has more keys of ours than injection has read.
 """
 
 from collections.abc import Iterator
@@ -17,36 +16,36 @@ from webhook.core.schema.pod import Metadata, Resources
 
 SHORT: Final = "accel/"
 WHOLE_NODE: Final = PREFIX + "whole-node"
-"""A label that we write ourselves."""
+"""A label that injection writes."""
 
 _STEPS: Final = 4
 _PLACE: Final = 40
-"""The end of a place, as far as a warning repeats it: steps, and characters."""
+"""A warning shows only the end of a path: at most so many steps, and so many characters."""
 
 _OCCURRENCES: Final = 64
-"""Keys that are looked at before what is known is enough to say."""
+"""The search ends after so many keys."""
 
 
 def mentions(raw: bytes) -> int:
-    """How often a text in the object begins with our name, or its short form: managers' notes begin with "f:"."""
+    """How many strings in the object begin with our name, or its short form; in managedFields they begin with "f:"."""
     return raw.count(b'"accel.io') + raw.count(b'"accel/')
 
 
 def is_ours(key: str) -> bool:
-    """Whether a key is one of ours, or was meant to be: `accel.io.type`, `accel/type`, not `accel.io.example/type`."""
+    """Whether a key is one of ours, or was meant to be: `accel.io.type`, `accel/type`; not `accel.io.example/type`."""
     if not key.startswith((NAME, SHORT)) or key == WHOLE_NODE:
         return False
     return key.startswith((PREFIX, SHORT)) or "/" not in key
 
 
 def unread(value: Any, view: Any) -> list[Warn]:
-    """A warning for each key of ours in `value`, the object as plain JSON, that stands where its `view` reads none."""
+    """A warning for each key of ours in `value`, the object as plain JSON, where `view` does not read keys."""
     read = frozenset(_read(view))
     found: dict[str, Warn] = {}
     occurrences = 0
-    for place, words in _keys(value):
+    for place, keys in _keys(value):
         path = _path(place)
-        for key, item in words:
+        for key, item in keys:
             if path in read and item is not None and key.startswith(PREFIX):
                 continue
             found.setdefault(key, _warning(path, key, item, is_read=path in read))
@@ -65,12 +64,12 @@ def _warning(path: Path, key: str, item: Any, *, is_read: bool) -> Warn:
 
 
 def has_any(value: Any) -> bool:
-    """Whether a key of ours stands anywhere in an object of a kind that we do not know."""
+    """Whether an object of an unknown kind has a key of ours anywhere."""
     return next(_keys(value), None) is not None
 
 
 def _keys(value: Any) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
-    """Each map that has keys of ours, with them. A place is (the place above, step), so that depth costs nothing."""
+    """Each map that has keys of ours, with them. A place is (parent's place, step): no long paths are copied."""
     stack: list[tuple[Any, Any]] = [(value, None)]
     while stack:
         node, place = stack.pop()

@@ -141,7 +141,7 @@ def _unscaled(obj: Any) -> Any:
 
 
 def _requests(kind: Kind[Any], obj: Any) -> list[Any]:
-    """All of our annotations around the templates, and their placeholders."""
+    """What the user requests: all of our annotations around the templates, and their placeholders."""
     words: list[Any] = [annotations.own(annotations_of(obj.metadata))]
     for template in kind.templates(obj):
         words += [template.path, *_levels(template), annotations.placeholders(template.containers)]
@@ -246,7 +246,7 @@ def _levels(template: PodTemplate) -> list[dict[str, str]]:
 
 def _copies(kind: Kind[Any], now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
     """Keys of the stored templates that injection may have copied there: from an outer level, from a placeholder
-    that the new template has again, or to keep a choice; or any, if the user's own can be told from them.
+    that the new template has again, or to keep a choice; or any key, if the user's own keys can be distinguished.
     """
     after = {template.path: template for template in kind.templates(now)}
     for template in kind.templates(before):

@@ -110,7 +110,7 @@ class Kind(Generic[V]):
         return None
 
     def judged_before(self, _obj: V) -> bool:
-        """Whether the object's owner was judged when it was created: then a denial becomes a warning."""
+        """Whether the object's owner was validated when it was created: then a denial becomes a warning."""
         return False
 
     def resolve_group(self, _obj: V, targets: Targets, _context: Context) -> Targets:
@@ -122,7 +122,7 @@ class Kind(Generic[V]):
         return ()
 
     def slices(self, _obj: V, _target: Target) -> int | None:
-        """How many slices, or groups of one, a template makes; None if the kind does not tell."""
+        """How many slices, or groups of one, a template makes; None if the kind does not define it."""
         return None
 
     def stripped(self, obj: V) -> V:
@@ -168,7 +168,7 @@ def unindexed(targets: Targets) -> Targets:
 
 
 def worker_ids(targets: Targets) -> Iterator[Warn]:
-    """Warns about hosts of a slice that learn their place neither from a controller, nor from us or the user."""
+    """Warns about hosts of a slice whose worker id is set neither by a controller, nor by us or the user."""
     missing: dict[tuple[str, str], None] = {}
     for target in targets:
         resolution = target.resolution

@@ -1,4 +1,4 @@
-"""The queue that is a word of the whole object (Kueue), and what becomes of the object outside its templates. Pure."""
+"""Edits of an object outside its pod templates: the kind's own, and a queue for the whole object (Kueue). Pure."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,13 +12,13 @@ from webhook.core.template import controller_of
 
 
 def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:
-    """Edits and warnings outside the templates: the kind's own, and the queue."""
+    """Edits and warnings outside the templates."""
     yield from kind.object_edits(obj, with_devices(targets), context)
     yield from _queue(kind, obj, targets)
 
 
 def _queue(kind: Kind[Any], obj: Any, targets: Targets) -> Findings:
-    """The queue on the object that was created; what another object controls is a part of that one's workload."""
+    """The queue on the object itself, unless it is a part of another object's workload."""
     wanted = dict(_wanted(targets))
     if not wanted or _is_part(obj.metadata):
         return
@@ -42,6 +42,6 @@ def _wanted(targets: Targets) -> Iterator[tuple[str, Any]]:
 
 
 def _is_part(metadata: Metadata | None) -> bool:
-    """Whether the object is a part of another's workload; each Job of a CronJob is one by itself."""
+    """Whether the object is a part of its controller's workload; each Job of a CronJob is a workload by itself."""
     owner = controller_of(metadata)
     return owner is not None and owner.kind != "CronJob"

@@ -189,13 +189,13 @@ def _why(template: PodTemplate, resolution: Resolution) -> str:
 
 
 def _set_by_us(resolution: Resolution) -> bool:
-    """Whether we tell a host its place: nothing else does, and it has an index, or is the only one."""
+    """Whether we set a host's worker id: nothing else does, and it has an index, or is the only host."""
     worker = resolution.worker
     return worker is not None and bool(worker.index or not resolution.multi_host)
 
 
 def _place(template: PodTemplate, resolution: Resolution, others: str) -> str:
-    """What tells a host its place, and which `others` set the rest."""
+    """What sets the worker ids, and which `others` set the rest."""
     unset = " and ".join(slices.unset(resolution))
     if not unset:
         return f"TPU_WORKER_*: already set in the container; other TPU_*: {others}"

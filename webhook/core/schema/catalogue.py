@@ -116,9 +116,9 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     legacy_only: bool = False
     """No machine with its own chips exists: always the legacy resource."""
     tolerations: tuple[str, ...] = ("google.com/tpu",)
-    """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
+    """The taints of its nodes to tolerate: `KEY` matches any taint with that key, `KEY=VALUE:EFFECT` only that one."""
     other_resources: tuple[str, ...] = ()
-    """Other resources by which TPUs are asked for; a `*` at the end stands for anything."""
+    """Other resources that request TPUs; a trailing `*` matches anything."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,14 +177,13 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     resource: str
     """The resource that containers request."""
     tolerations: tuple[str, ...] = ()
-    """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
+    """The taints of its nodes to tolerate: `KEY` matches any taint with that key, `KEY=VALUE:EFFECT` only that one."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """More of them, on some platforms."""
+    """Additional taints to tolerate, by platform."""
     other_resources: tuple[str, ...] = ()
-    """Other resources by which the vendor's devices are asked for, in parts or shared; a `*` at the end stands for
-    anything."""
+    """Other resources that request the vendor's devices, partitioned or shared; a trailing `*` matches anything."""
     other_annotations: tuple[str, ...] = ()
-    """Annotations of a Pod by which they are asked for."""
+    """Pod annotations that request them."""
     mig: Mig | None = None
     """Set if devices can be partitioned."""
 
@@ -215,7 +214,7 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
     most: dict[Platform, int] = msgspec.field(default_factory=dict)
     """Maximum number of devices in one node, if publicly known."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """More taints on its nodes, on some platforms."""
+    """Additional taints of its nodes to tolerate, by platform."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -260,7 +259,7 @@ class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):
 
 
 def check_resources(patterns: Iterable[str]) -> None:
-    """Raises `ValueError` for a pattern that no resource's name could fit, or that all would."""
+    """Raises `ValueError` for a pattern that no resource name could match, or that every name would."""
     for pattern in patterns:
         prefix, star, rest = pattern.partition("*")
         domain, slash, _ = prefix.partition("/")
