@@ -120,7 +120,7 @@ def test_a_commit_that_does_not_exist() -> None:
     done = subprocess.run(command, cwd=against.HERE, capture_output=True, text=True, check=False)
 
     assert done.returncode == 1
-    assert "benchmark stopped: git archive" in done.stderr
+    assert "benchmark aborted: git archive" in done.stderr
     assert "no-such-commit" in done.stderr
 
 
