@@ -27,7 +27,7 @@ def accel_certs(*arguments: str) -> Result:
 
 
 def test_issue_into_a_directory(tmp_path: Path) -> None:
-    """A CA and a certificate for the Service's names are written, keys private, and the next step is said."""
+    """A CA and a certificate for the Service's names are written, with private keys, and the next step is printed."""
     folder = tmp_path / "tls"
     result = accel_certs("issue", f"--dir={folder}", "--service=inj", "--namespace=ns", "--name=10.0.0.1")
 
@@ -105,7 +105,7 @@ def test_errors_are_one_sentence(arguments: list[str], message: str) -> None:
 
 
 def test_show_a_directory(tmp_path: Path) -> None:
-    """The table tells names, ends and what is left; an expired or untrusted certificate is exit code 1."""
+    """The table shows names, expiry and remaining time; an expired or untrusted certificate gives exit code 1."""
     accel_certs("issue", f"--dir={tmp_path}", "--leaf-lifetime=90d")
     result = accel_certs("show", f"--dir={tmp_path}")
     assert result.exit_code == 0
@@ -144,7 +144,7 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
 
 
 def test_show_an_endpoint(endpoint: str) -> None:
-    """What a server shows is told, though nobody here trusts it."""
+    """The certificate that a server presents is shown, although it is not trusted here."""
     rows = json.loads(accel_certs("show", f"--server={endpoint}", "-o", "json").stdout)
 
     assert len(rows) == 1

@@ -54,7 +54,7 @@ def test_leftovers_go(tmp_path: Path) -> None:
 
 
 def test_a_plain_file_is_replaced(tmp_path: Path) -> None:
-    """A file that somebody put in the place of a symlink gives way."""
+    """A file in the place of a symlink is replaced."""
     (tmp_path / "tls.crt").write_bytes(b"plain")
     pair = leaf()
 

@@ -49,7 +49,7 @@ def assert_is_leaf(pem: bytes) -> None:
 
 
 def test_ca_and_leaf_follow_rfc_5280() -> None:
-    """Both carry what section 4.2 asks of their role, and the leaf points at its CA's key."""
+    """Both have the extensions that section 4.2 requires for their role, and the leaf names its CA's key."""
     ca = pki.new_ca(NOW)
     leaf = pki.issue(ca, NAMES, NOW)
 
@@ -87,7 +87,7 @@ def test_lifetimes() -> None:
 
 
 def test_a_leaf_never_outlives_its_ca() -> None:
-    """Near the CA's end a leaf ends with it."""
+    """If the CA expires soon, the leaf expires with it."""
     ca = pki.new_ca(NOW)
     leaf = pki.issue(ca, NAMES, NOW + timedelta(days=362))
 
@@ -125,7 +125,7 @@ def test_names() -> None:
     ],
 )
 def test_valid_at(at: timedelta, names: list[str], trusted: str, expected: bool) -> None:
-    """A leaf holds within its time, for its names, under its CA, and never otherwise."""
+    """A leaf is valid within its lifetime, for its names, with its CA, and never otherwise."""
     ca, other = pki.new_ca(NOW), pki.new_ca(NOW)
     leaf = pki.issue(ca, NAMES, NOW)
     bundles = {
@@ -140,7 +140,7 @@ def test_valid_at(at: timedelta, names: list[str], trusted: str, expected: bool)
 
 
 def test_a_leaf_falls_with_its_ca() -> None:
-    """Past the CA's end nothing under it holds, and a CA is no serving certificate itself."""
+    """After a CA has expired none of its leaves is valid, and a CA is not a serving certificate."""
     ca = pki.new_ca(NOW, timedelta(days=1))
     leaf = pki.issue(ca, NAMES, NOW)
 
@@ -167,7 +167,7 @@ def test_a_key_is_never_printed() -> None:
 
 
 def test_is_ours() -> None:
-    """Only CAs that this project makes are taken for its own."""
+    """Only CAs that this project creates count as its own."""
     ca = pki.new_ca(NOW)
 
     assert pki.is_ours(ca.certificate)

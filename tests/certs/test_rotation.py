@@ -91,7 +91,7 @@ def test_first_start() -> None:
     assert decide(view(ring, leaf=leaf, settled=NOW - 2 * MINUTE), NOW, POLICY) == Promote()
 
     ring = rotation.changed(ring, Promote(), NOW, POLICY)
-    assert ring.rotations == 0, "the first CA replaces none"
+    assert ring.rotations == 0, "the first CA is no rotation"
     assert isinstance(decide(view(ring, leaf=leaf, settled=NOW), NOW, POLICY), Keep), "the leaf stays as it is"
 
 
@@ -179,7 +179,7 @@ def test_a_wish_starts_a_rotation() -> None:
 
 
 def test_a_distrusted_ca_goes_after_one_more_overlap() -> None:
-    """After a leak the old CA leaves the bundle as soon as replicas had an overlap to re-issue."""
+    """After a leak the old CA is removed from the bundle once replicas had an overlap to get new leaves."""
     old = pki.new_ca(NOW)
     ring = rotation.changed(Keyring(signing=old, wanted="distrust"), NewCA(), NOW, POLICY)
     assert ring.distrust
@@ -193,7 +193,7 @@ def test_a_distrusted_ca_goes_after_one_more_overlap() -> None:
 
 
 def test_a_lost_secret_breaks_no_leaf() -> None:
-    """A Secret that was emptied by hand is filled anew, and the CAs in use stay trusted meanwhile."""
+    """A Secret that was emptied by hand is filled again, and the CAs in use stay trusted meanwhile."""
     ca = pki.new_ca(NOW - 30 * DAY)
     foreign, expired = b"junk", pki.new_ca(NOW - 400 * DAY)
     leaf = issued(ca, NOW - DAY)
@@ -271,14 +271,14 @@ def test_keyring_survives_the_secret() -> None:
     ids=["no key", "not base64", "no certificate", "another key"],
 )
 def test_a_broken_secret_is_an_absent_one(broken: dict[str, str]) -> None:
-    """A CA whose halves cannot be used together counts as absent, and nothing raises."""
+    """A CA whose certificate and key do not match counts as absent, without an exception."""
     data = keyring.to_secret(Keyring(signing=pki.new_ca(NOW), rotations=2))
 
     assert keyring.from_secret({**data, **broken}, {}) == Keyring(rotations=2)
 
 
 def test_lost_notes_keep_retired_cas() -> None:
-    """Without its notes a retired CA stays trusted to its end: that breaks no call."""
+    """Without its record a retired CA stays trusted until it expires, which breaks no call."""
     ring = Keyring(signing=pki.new_ca(NOW), retired=(Retired(pki.new_ca(NOW).certificate, NOW),))
     data = keyring.to_secret(ring) | {"keyring.json": "e30="}
 
@@ -366,7 +366,7 @@ def trusts(world: World, leaf: KeyPair) -> bool:
 
 
 def assert_answers(world: World, replica: Replica, now: datetime, *, deep: bool) -> None:
-    """Whoever trusts any one entry accepts the replica's leaf, by clocks five minutes apart too."""
+    """A client that trusts any one entry accepts the replica's leaf, even if clocks differ by five minutes."""
     assert replica.leaf is not None
     leaf = replica.leaf.certificate
     for bundle, entry in {bundle: entry for entry, bundle in world.entries.items()}.items():  # most have the same
@@ -396,7 +396,7 @@ MONTH = (NOW + 230 * DAY, NOW + 261 * DAY)  # the first rotation (day 243) falls
     ids=["clocks apart, one away for a month, one cut off for a month", "all away for a month"],
 )
 def test_ten_years(replicas: list[Replica]) -> None:
-    """Hour by hour for ten years, no leaf or CA is expired and no leaf hangs outside the bundle."""
+    """Hour by hour for ten years, no leaf or CA is expired and every leaf chains to the bundle."""
     world = World()
     samples = 0
     for number, now in enumerate(hours(10)):

@@ -148,7 +148,7 @@ def test_a_mangled_certificate_stops_nobody(edits: list[tuple[int, int]]) -> Non
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """The address of a port that is taken, so nobody else gets it, and that refuses connections."""
+    """The address of a port that is bound, so that nothing else gets it, and refuses connections."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
@@ -156,7 +156,7 @@ def nowhere() -> Iterator[str]:
 
 @pytest.fixture
 def rude() -> Iterator[str]:
-    """The address of a server that takes every connection, says something that is not TLS, and hangs up."""
+    """The address of a server that accepts every connection, sends something that is not TLS, and closes it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

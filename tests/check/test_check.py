@@ -355,7 +355,7 @@ def test_whatever_cannot_be_read_is_skipped() -> None:
 
 
 def test_who_wrote_a_field() -> None:
-    """A field that its installer no longer owns; caBundle is others' to write, and shared fields are nobody's edit."""
+    """A field that its installer no longer owns is reported; caBundle and shared fields are not."""
     key = 'k:{"name":"pods.accel.io"}'
     helm = {
         "f:failurePolicy": {},
@@ -478,7 +478,7 @@ OLD = {
 
 
 def stored_lws(size: int, **template: Any) -> list[str]:
-    """What is told of a stored LeaderWorkerSet with one template."""
+    """The report about a stored LeaderWorkerSet with one template."""
     group = {"size": size, "workerTemplate": {**OLD, **template}}
     value = {**LWS, "spec": {"leaderWorkerTemplate": group}}
     return [found.disagrees for found in asked(WORKLOADS["leaderworkerset.x-k8s.io", "LeaderWorkerSet"], value, SITE)]
@@ -489,7 +489,7 @@ def annotations_of(**words: str) -> dict[str, Any]:
 
 
 def test_words_and_fields_that_disagree() -> None:
-    """A type that was changed while nobody answered, devices that an apply took away, a size of the old slice."""
+    """A type that was changed while no replica answered, devices that an apply removed, a size of the old slice."""
     selector, bare = OLD["spec"]["nodeSelector"], [{"name": "c"}]
     [changed] = stored_lws(2, metadata=annotations_of(type="tpu-v5litepod-8", injected="tpu-v4-16"))
     [size] = stored_lws(3)

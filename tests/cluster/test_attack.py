@@ -1,4 +1,4 @@
-"""No word of one namespace costs another: one attacks, and another's Pods are created as ever.
+"""No object of one namespace delays another: one attacks, and another's Pods are created as usual.
 
 Two replicas of the chart stand behind the relay that plays their Service, with the chart's own timeout. The attacker is
 an account with every right in its namespace. `make attack` goes on for a minute a row, and does the same to a webhook

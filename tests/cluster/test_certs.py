@@ -213,7 +213,7 @@ class Sampler(Background):
 
 
 def test_an_empty_secret_is_filled(release: Release) -> None:
-    """The first replica makes the CA, fills every entry, and has a certificate that they accept."""
+    """The first replica creates the CA, fills every entry, and has a certificate that they accept."""
     replica = release.start()
     release.wait_ready()
 
@@ -261,7 +261,7 @@ def test_replicas_race_for_an_empty_secret(release: Release) -> None:
 
 
 def test_a_stale_writer_loses(release: Release) -> None:
-    """Whoever writes over what another has changed meanwhile gets a Conflict and changes nothing."""
+    """A write based on an outdated version gets a Conflict and changes nothing."""
     store = Store(connect(str(release.cluster.kubeconfig)), release.namespace, release.secret_name, release.name)
     now = datetime.now(UTC)
     first, second = (Keyring(signing=pki.new_ca(now)) for _ in range(2))
@@ -316,7 +316,7 @@ def test_a_clock_far_ahead(release: Release) -> None:
 
 
 def test_metrics_and_health(release: Release) -> None:
-    """The optional port tells expiry, steps and failures, and that the loop turns."""
+    """The optional port shows expiry, steps and failures, and that the loop runs."""
     port = free_port()
     replica = release.start(0, f"--metrics-bind=127.0.0.1:{port}")
     release.wait_ready()
@@ -334,7 +334,7 @@ def test_metrics_and_health(release: Release) -> None:
 
 
 def test_a_cleared_bundle_is_repaired(release: Release) -> None:
-    """caBundle that somebody cleared or replaced in one entry is written again; the rest is left alone."""
+    """A caBundle that was cleared or replaced in one entry is restored; the rest is left alone."""
     release.start(0, "--poll=1h")
     release.wait_ready()
     before = release.configuration()
@@ -465,7 +465,7 @@ def test_short_lives(release: Release) -> None:
 
 
 def test_an_emptied_secret(release: Release) -> None:
-    """A Secret that somebody emptied is filled anew; the CA in use is trusted until all have changed."""
+    """A Secret that was emptied is filled again; the CA in use is trusted until all replicas have changed."""
     for number in range(2):
         release.start(number)
     release.wait_ready(0, 1)
@@ -597,7 +597,7 @@ def test_sigterm_ends_it_at_once(release: Release) -> None:
 
 
 def test_show(release: Release) -> None:
-    """`show` tells an empty Secret, a filled one, and an entry without caBundle apart by its exit code."""
+    """The exit code of `show` distinguishes an empty Secret, a filled one, and an entry without caBundle."""
     empty = release.run("show")
     assert (empty.returncode, "is empty" in empty.stdout) == (1, True), empty.stdout + empty.stderr
     replica = release.start()

@@ -157,14 +157,14 @@ def state(pod: RunningPod) -> dict[str, Any]:
 
 
 def test_new_ca_loses_no_call(plane: ControlPlane, labelled: str) -> None:
-    """`accel certs rotate`, with the chart's overlap: another CA signs, and each pod is injected meanwhile."""
+    """`accel certs rotate`, with the chart's overlap: a new CA signs, and each Pod is injected meanwhile."""
     values = {"tls": {"overlap": "3s"}}
     with install(plane, values=values) as release:
         release.run_pods(2)
         before = {state(pod)["leafAuthority"] for pod in release.pods}
         command = [ACCEL, "certs", "rotate", f"--namespace={release.namespace}", f"--kubeconfig={plane.kubeconfig}"]
         with Traffic(plane, labelled) as traffic:
-            # The first CA signs for good once it was seen everywhere for the overlap.
+            # The first CA starts to sign once it has been in every entry for the overlap.
             release.wait_for("a rotation", lambda: subprocess.run(command, capture_output=True).returncode == 0)
 
             def rotated() -> bool:
@@ -223,7 +223,7 @@ def test_without_a_replica(plane: ControlPlane, labelled: str) -> None:
 
 
 def test_failure_policy_ignore(plane: ControlPlane, labelled: str) -> None:
-    """By value, an object that asked is created as it is when nobody answers."""
+    """With failurePolicy Ignore, an annotated object is created unchanged if no replica answers."""
     with install(plane, values=at("webhook.failurePolicy", "Ignore")):
         plane.wait_for("the API server to notice", lambda: create(plane, labelled).ok)
         assert chips(create(plane, labelled)) is None
@@ -365,7 +365,7 @@ def test_changes_of_mode(plane: ControlPlane, labelled: str) -> None:
 
 
 def test_callers_without_a_certificate(plane: ControlPlane, labelled: str) -> None:
-    """With a CA for callers, an API server that shows no certificate is not answered; one that is told to is."""
+    """With a client CA, an API server without a client certificate is rejected, and one with a certificate is not."""
     with install(plane, values=at("tls.clientCA", {"configMap": "callers", "names": ["one", "two"]})) as release:
         body = {"metadata": {"name": "callers"}, "data": {"ca.crt": plane.ca.certificate.decode()}}
         expect(plane.request("POST", f"/api/v1/namespaces/{release.namespace}/configmaps", body), "callers")

@@ -43,7 +43,7 @@ VALUES = {"replicas": 1, "config": {"hostProfiles": {"nvidia": PROFILE}}, "webho
 Found = dict[str, dict[str, Any]]
 
 PRINTED: set[str] = set()
-"""What the command said in this module's tests: `status message` of every finding, and every detail."""
+"""What the command printed in this module's tests: `status message` of every finding, and every detail."""
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def create_job(plane: ControlPlane, namespace: str, obj: Mapping[str, Any]) -> N
 
 
 def test_nobody_opted_in(release: Release) -> None:
-    """A fresh installation: all is well, and the one thing to do is said."""
+    """A new installation: everything is ok, and the one remaining step is reported."""
     found = check(release)
 
     assert {"namespaces": "warning", "dry-run": "skipped"} == statuses(found)
@@ -199,7 +199,7 @@ def test_no_node_for_a_type(plane: ControlPlane, release: Release, labelled: str
 
 
 def test_an_object_that_was_not_injected(plane: ControlPlane, release: Release) -> None:
-    """It was there before the namespace opted in; of one that would be refused it is said why."""
+    """It was created before the namespace was labelled; for one that would be refused the reason is reported."""
     namespace = plane.namespace()
     create(plane, namespace, pod())
     create(plane, namespace, pod("tpu-v4-9", "wrong"))
@@ -330,7 +330,7 @@ def test_refused_by_the_webhook(plane: ControlPlane, release: Release, labelled:
 def test_kueue_before_us(plane: ControlPlane, release: Release, labelled: str) -> None:
     """Under a name that sorts after Kueue's it takes a chip and a GPU for the same; under the usual one it does not.
 
-    Then Kueue ends: what cannot be called is not ours, and nobody is told that it were.
+    Then Kueue ends: a webhook that cannot be called is not reported as ours.
     """
     process = kueue.start_kueue(plane, {"pod": "pods", "batch/job": "jobs"})
     good, ours = counted(plane, labelled), check(release)
@@ -457,7 +457,7 @@ def test_edited_selector(release: Release, labelled: str) -> None:
 
 
 def test_cleared_ca_bundle(release: Release, labelled: str) -> None:
-    """Nobody is trusted, and nobody repairs it."""
+    """No CA is trusted, and nothing repairs it."""
     with without_certs(release):
         patch(release, lambda entry: entry["clientConfig"].pop("caBundle", None))
         found = check(release)
@@ -469,7 +469,7 @@ def test_cleared_ca_bundle(release: Release, labelled: str) -> None:
 
 
 def test_wrong_ca_bundle(release: Release, labelled: str) -> None:
-    """Another CA is trusted than the one that signs: the API server's own x509 error is told."""
+    """Another CA is trusted than the one that signs: the API server's own x509 error is reported."""
     other = base64.b64encode(new_ca(datetime.now(UTC)).certificate).decode()
     with without_certs(release):
         patch(release, lambda entry: entry["clientConfig"].update(caBundle=other))
@@ -718,7 +718,7 @@ def test_a_ca_that_nobody_renews(release: Release, labelled: str) -> None:
 
 
 def with_ca(release: Release, ca: KeyPair) -> Found:
-    """What the check says where this CA signs and is trusted."""
+    """What the check reports if this CA signs and is trusted."""
     patch_secret(release, dict.fromkeys(keyring.KEYS, "") | keyring.to_secret(keyring.Keyring(signing=ca)))
     trust(release, ca)
     return check(release)
@@ -827,7 +827,7 @@ class Old(BaseHTTPRequestHandler):
 
 
 def test_an_old_api_server(plane: ControlPlane, release: Release, labelled: str, tmp_path: Path) -> None:
-    """Older than 1.30: said, and all else is looked at.
+    """Older than 1.30 is reported, and everything else is checked too.
 
     The one state that is not wholly real: an API server of 1.29 would have to be built beside the other, for minutes,
     and today's emulates none older than 1.34. So the real one is asked through a proxy that changes what it says of
@@ -849,7 +849,7 @@ def test_an_old_api_server(plane: ControlPlane, release: Release, labelled: str,
 
 
 def test_missing_configuration(plane: ControlPlane, release: Release, labelled: str) -> None:
-    """Nothing is injected, and the dry run shows it; a wrong name of the release is told from that.
+    """Nothing is injected, and the dry run shows it; a wrong release name is distinguished from that.
 
     Then all else of the release is gone too.
     """
@@ -876,7 +876,7 @@ def test_missing_configuration(plane: ControlPlane, release: Release, labelled: 
 
 
 def test_more_nodes_than_are_read(plane: ControlPlane, release: Release, labelled: str) -> None:
-    """Of 5,001 nodes 5,000 are looked at, and that is said. They stay, so this comes last but one."""
+    """Of 5,001 nodes 5,000 are checked, which is reported. They are not removed, so this test is the last but one."""
     create(plane, labelled, pod("tpu-v5p-8"))
     nodes = CoreV1Api(plane.client)  # keeps its connection, unlike the rest of our requests
     for number in range(NODE_PAGES * PAGE + 1):
@@ -892,7 +892,7 @@ CALLS = {"failed": "failed", "warning": "warning", "pointless": "skipped"}
 
 
 def test_every_state_was_produced(request: pytest.FixtureRequest) -> None:
-    """Whatever the checks can say of a state that is not in order was said in a test above, of a real cluster.
+    """Everything that the checks can report about a problem was reported in a test above, for a real cluster.
 
     Taken from their source: what `failed`, `warning` and `pointless` are called with, and details that are yielded.
     """

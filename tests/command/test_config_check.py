@@ -128,7 +128,7 @@ WARNINGS = {
 
 @pytest.mark.parametrize("text", WARNINGS)
 def test_what_is_valid_and_not_meant(text: str) -> None:
-    """Told, and no error: it may be meant after all."""
+    """A warning and no error, since it may be intended."""
     code, out, lines = check(text)
 
     assert code == 0
@@ -147,5 +147,5 @@ def test_what_is_valid_and_not_meant(text: str) -> None:
     ],
 )
 def test_nothing_is_made_of_what_is_meant(text: str) -> None:
-    """A warning that comes always is read by nobody."""
+    """A warning that always appears would not be read."""
     assert (0, []) == check(text)[::2]

@@ -1,4 +1,4 @@
-"""The words of `accel explain -f`, held to what injection does in every golden case."""
+"""The output of `accel explain -f`, compared with the result of injection in every golden case."""
 
 import json
 import re

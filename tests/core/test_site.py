@@ -76,7 +76,7 @@ def test_without_a_file_there_are_defaults(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A missing file and a directory are an admin's mistakes, told in one line."""
+    """A missing file and a directory are an admin's mistakes, reported in one line."""
     with pytest.raises(BadConfig, match=r"absent\.yaml: No such file"):
         load.load(tmp_path / "absent.yaml")
     with pytest.raises(BadConfig, match="Is a directory"):

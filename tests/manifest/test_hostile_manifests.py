@@ -25,7 +25,7 @@ LEVELS = text_limits.LEVELS
 
 
 def problem(text: str) -> str:
-    """What is said of a manifest that is refused."""
+    """The message about a manifest that is refused."""
     with budget.within(len(text)), pytest.raises(BadManifest) as raised:
         injected(text, SITE, filename="f.yaml")
     assert str(raised.value).isprintable()

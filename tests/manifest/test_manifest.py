@@ -154,7 +154,7 @@ def test_scalars_are_kubectl_s() -> None:
 
 
 def test_odd_quantities_reach_the_rules_as_numbers() -> None:
-    """`1e3` milli-anything is the user's affair; ours is not to read it as text where kubectl reads a number."""
+    """`1e3` must be read as a number, as kubectl does, whatever it means to the user."""
     assert "cpu: 1e3\n" in after(POD + "    resources:\n      limits:\n        cpu: 1e3\n")
 
 
@@ -227,7 +227,7 @@ def test_several_documents_and_lists() -> None:
     ],
 )
 def test_what_did_not_ask_stays_byte_for_byte(text: str) -> None:
-    """Kinds that nobody knows, no kinds at all, and objects that ask for nothing."""
+    """Unknown kinds, documents without a kind, and objects without keys of ours."""
     assert text == injected(text, SITE)[0]
 
 

@@ -82,7 +82,7 @@ def test_what_cannot_serve_is_refused(bad: Pem, why: str) -> None:
 
 
 def test_a_chain_is_served_whole() -> None:
-    """A leaf with its CA behind it is accepted."""
+    """A file with a leaf followed by its CA is accepted."""
     assert build(Pem(GOOD.certificate + CA.certificate, GOOD.key), NOW).names == ("localhost",)
 
 

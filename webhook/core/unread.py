@@ -59,7 +59,9 @@ def _warning(path: Path, key: str, item: Any, *, is_read: bool) -> Warn:
     if is_read and item is not None:
         return Warn("unknown-key", {"key": key[:48], "nearest": annotations.nearest(key)})
     place = ".".join(map(str, path[-_STEPS:]))
-    why = "it is null" if item is None else "labels are not read" if path[-1:] == ("labels",) else "it is not read there"
+    why = (
+        "it is null" if item is None else "labels are not read" if path[-1:] == ("labels",) else "it is not read there"
+    )
     return Warn("unread-key", {"key": key[:40], "place": place[-_PLACE:], "why": why})
 
 
