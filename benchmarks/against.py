@@ -1,8 +1,8 @@
-"""This tree and that of another commit, measured in turns on one machine: `make bench ARGS="--against REF"`.
+"""This tree and that of another commit, measured in alternating rounds: `make bench ARGS="--against REF"`.
 
-The other tree may have other packages and other benchmarks, so what runs in both leans on little: where `admit` is
-(probe.py), and `accel serve` with its options and certificates. Each round starts both anew, since where a process has
-its memory is worth a percent by itself. The dependencies are this checkout's.
+The other tree may have other packages and other benchmarks, so the measurement depends on little of it: where `admit`
+is (probe.py), and `accel serve` with its options and certificates. Each round starts new processes, since the memory
+layout of a process alone can change a result by a percent. The dependencies are this checkout's.
 """
 
 import io
@@ -28,25 +28,25 @@ PROBE = Path(__file__).with_name("probe.py")
 ROUNDS, QUICK_ROUNDS = 11, 3
 BATCHES = 15
 CONNECTIONS, CALLS = 16, 20_000
-CALL, RESIDENT = "serve: us of CPU for a call over TLS", "serve: resident MiB after that"
+CALL, RESIDENT = "serve: us of CPU per call over TLS", "serve: resident MiB afterwards"
 
 
 class NoFigures(Exception):
-    """A tree that cannot be measured: there is no such commit, or it cannot be built or run."""
+    """A tree cannot be measured: there is no such commit, or it cannot be built or run."""
 
 
 @dataclass
 class Tree:
-    """One of the two: the folder that its packages are in, and what was measured of it."""
+    """One of the two trees: the folder of its packages, and its figures."""
 
     name: str
     root: Path
     figures: dict[str, Figure] = field(default_factory=dict)
-    lengths: dict[str, int] = field(default_factory=dict)  # of the answer to each review
+    lengths: dict[str, int] = field(default_factory=dict)  # bytes of the response to each review
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes a Python find the tree's packages before all others of their names."""
+        """The environment in which Python imports the tree's packages before all others."""
         return {**os.environ, "PYTHONPATH": str(self.root)}
 
     def add(self, name: str, unit: str, value: float, others: float) -> None:
@@ -54,7 +54,7 @@ class Tree:
 
 
 def compare(ref: str, rounds: int) -> tuple[Tree, Tree]:
-    """The other tree and this one, with their figures; the other one's files are gone again."""
+    """The other tree and this one, with their figures. The other one's files are temporary."""
     with tempfile.TemporaryDirectory(prefix="accel-against-") as scratch:
         directory = Path(scratch)
         name = check_out(ref, directory / "tree")
@@ -76,7 +76,7 @@ def compare(ref: str, rounds: int) -> tuple[Tree, Tree]:
 
 
 def check_out(ref: str, directory: Path, repository: Path = HERE) -> str:
-    """Write a commit's files, without git's own: nothing is left in the repository, however this ends. Its name."""
+    """Write a commit's files, without a git worktree: nothing is left in the repository. Returns its name."""
     top = Path(git(repository, "rev-parse", "--show-toplevel").decode().strip())
     with tarfile.open(fileobj=io.BytesIO(git(top, "archive", "--format=tar", ref))) as files:
         files.extractall(directory, filter="data")
@@ -92,13 +92,13 @@ def git(directory: Path, *arguments: str) -> bytes:
 
 
 def build(tree: Tree) -> None:
-    """Compile its core as this tree's is."""
+    """Compile its core like that of this tree."""
     report.say(f"compiling the core of {tree.name}: about a minute")
-    if said := compiled.in_place(tree.root):
-        raise NoFigures(f"{tree.name} does not compile:\n{said}")
+    if error := compiled.in_place(tree.root):
+        raise NoFigures(f"{tree.name} does not compile:\n{error}")
     if not is_compiled(tree):
         raise NoFigures(
-            f"{tree.name} has no compiled core: compare both as Python, .venv/bin/python -m benchmarks --against"
+            f"{tree.name} has no compiled core; to compare both as Python: .venv/bin/python -m benchmarks --against"
         )
 
 
@@ -107,7 +107,7 @@ def is_compiled(tree: Tree) -> bool:
 
 
 def admit(tree: Tree, bodies: dict[str, Path], batches: int = BATCHES) -> None:
-    """One process more of `admit` on every review."""
+    """Measure `admit` on every review, in a new process."""
     with machine.Watch() as watch:
         found = probe(tree, bodies, batches)
         watch.own = found["cpu_seconds"]
@@ -125,17 +125,19 @@ def probe(tree: Tree, bodies: dict[str, Path], batches: int) -> dict[str, Any]:
         raise NoFigures(f"`admit` of {tree.name} cannot be measured:\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout)
     if not Path(found["file"]).is_relative_to(tree.root):
-        raise NoFigures(f"{tree.name} has no `admit` of its own: found was {found['file']}, which is this checkout's")
+        raise NoFigures(
+            f"{tree.name} has no `admit` of its own: {found['file']} was imported, which is this checkout's"
+        )
     return found
 
 
 def serve(tree: Tree, body: Path, servers: Servers) -> None:
-    """One server more, under one load."""
+    """Measure a new server under load."""
     server_core, core = machine.cores()
     try:
         server = servers.start("accel", server_core, tree.environment)
-        # Not as an idle process that looks for answers all the time: on a busy machine that one would hardly ever run,
-        # and what is measured here is not how soon an answer comes.
+        # The load generator does not busy-poll at idle priority here: on a busy machine it would hardly ever run, and
+        # latency is not measured.
         with machine.pinned(core):
             result = load.run(server, load.Load(body, CONNECTIONS, calls=CALLS))
     except (ClusterError, load.Failed) as error:
@@ -146,11 +148,11 @@ def serve(tree: Tree, body: Path, servers: Servers) -> None:
 
 
 def show(old: Tree, new: Tree) -> None:
-    """The table, and what keeps the two from being alike."""
+    """Print the table, and why the two may not be comparable."""
     lines = {name: (was, new.figures[name], ratios(new.figures[name], was)) for name, was in old.figures.items()}
     report.rows(f"{old.name} and this tree", [old.name, new.name, "ratio"], lines)
     for name, length in old.lengths.items():
         if new.lengths[name] != length:
-            report.say(f"other work: the answer to {name} had {length:,} bytes, and has {new.lengths[name]:,}")
+            report.say(f"different work: the response to {name} had {length:,} bytes and now has {new.lengths[name]:,}")
     if any(figure.noisy for tree in (old, new) for figure in tree.figures.values()):
         report.say(report.NOISY)

@@ -1,7 +1,7 @@
-"""A control plane for measurements: clients' own limits out of the way, a namespace and a webhook for each peer.
+"""A control plane for measurements: without client-side rate limits, with a namespace and a webhook for each peer.
 
-The webhook configurations are the chart's own entry for Pods, with another selector, Service and authority each;
-a Service of type ExternalName leads to loopback, so that the API server speaks HTTP/1.1 as it does in a cluster.
+The webhook configurations are the chart's entry for Pods, each with its own selector, Service and CA. A Service of type
+ExternalName points to loopback, so that the API server uses HTTP/1.1 as it does in a cluster.
 """
 
 import base64
@@ -24,13 +24,13 @@ LABEL = "benchmark"
 SERVICES = "benchmark-services"
 ENTRY = "pods.accel.io"
 CLIENT_LIMIT = 5000
-"""Requests a second that controllers may send: their defaults (20 to 50) would hide what a webhook costs."""
+"""Requests per second that controllers may send: their defaults (20 to 50) would hide the cost of a webhook."""
 
 Object = dict[str, Any]
 
 
 class Cluster(ControlPlane):
-    """The test bed's control plane, whose controllers do not hold themselves back."""
+    """The test bed's control plane, with controllers that are not rate-limited."""
 
     def _start_others(self) -> None:
         limits = [f"--kube-api-qps={CLIENT_LIMIT}", f"--kube-api-burst={CLIENT_LIMIT}"]
@@ -62,7 +62,7 @@ def entry(name: str) -> str:
 
 
 def register(cluster: Cluster, servers: list[Server]) -> dict[str, str]:
-    """Point a webhook at each server, install the CEL policy, and make a namespace for each; the namespaces by name."""
+    """Configure a webhook for each server and the CEL policy. Returns a namespace for each, by name."""
     cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": SERVICES}})
     template = _chart_entry(cluster)
     for server in servers:
@@ -91,7 +91,7 @@ def _service(server: Server) -> Object:
 
 
 def service_names(names: tuple[str, ...]) -> list[str]:
-    """What the certificate of servers behind these Services must name."""
+    """The DNS names that a certificate for servers behind these Services must have."""
     return [f"benchmark-{name}.{SERVICES}.svc" for name in names]
 
 
@@ -106,7 +106,7 @@ def _configuration(server: Server, template: Object) -> Object:
 
 
 def pod() -> Object:
-    """The recorded JobSet Pod as somebody would create it: without what the API server owns."""
+    """The recorded JobSet Pod as a client would create it: without the fields that the API server sets."""
     found = reviews.object_of(reviews.load("jobset-pod"))
     for field in ("managedFields", "namespace", "ownerReferences"):
         found["metadata"].pop(field, None)
@@ -115,7 +115,7 @@ def pod() -> Object:
 
 
 def created(cluster: Cluster, namespace: str) -> Object:
-    """The Pod as it would be stored, without what differs from one Pod to the next."""
+    """The Pod as it would be stored, without the fields that differ between Pods."""
     answer = cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod(), {"dryRun": "All"})
     stored: Object = expect(answer, f"a Pod in {namespace}")
     for field in ("name", "uid", "creationTimestamp", "managedFields", "namespace"):

@@ -1,7 +1,7 @@
-"""Through a real API server: Pods created one after another by 32 clients, and a JobSet's thousand at once.
+"""Through a real API server: 32 clients create Pods one after another, and a JobSet creates a thousand at once.
 
-Everything shares the machine's cores here, as in a small cluster: what is measured is the whole call, of which the
-webhook is a part.
+Everything shares the machine's cores here, as in a small cluster. The whole request is measured, of which the webhook
+call is a part.
 """
 
 import json
@@ -37,7 +37,7 @@ class Row:
 
 
 def check(cluster: Cluster, namespaces: dict[str, str]) -> None:
-    """The same Pod must come out of every peer; raises Different."""
+    """Raises Different unless every peer injects the same."""
     want = bed.created(cluster, namespaces["accel"])
     for name, namespace in namespaces.items():
         found = bed.created(cluster, namespace)
@@ -48,7 +48,7 @@ def check(cluster: Cluster, namespaces: dict[str, str]) -> None:
 def throughput(
     cluster: Cluster, servers: list[Server], namespaces: dict[str, str], *, rounds: int = 4, seconds: float = 4.0
 ) -> dict[str, Row]:
-    """Pods a second with dry run, each answer held to status 201 and to the injected resource."""
+    """Pods per second, as a dry run; each response must have status 201 and the injected resource."""
     check(cluster, namespaces)
     body = cluster.directory / "pod.json"
     body.write_text(json.dumps(bed.pod()))
@@ -79,14 +79,14 @@ def _apiserver(cluster: Cluster, namespace: str) -> Server:
 
 
 def _mean(before: Histogram, after: Histogram) -> float:
-    """Milliseconds of a call between two looks; 0 where there was none."""
+    """Mean milliseconds of the calls between two readings; 0 if there was none."""
     calls = after.count - before.count
     return (after.sum - before.sum) / calls * 1000 if calls else 0.0
 
 
 @dataclass(frozen=True)
 class Burst:
-    """One JobSet's Pods: seconds until the last was created, and until the last ran; what was refused on the way."""
+    """One JobSet's Pods: seconds until the last one was created and until the last one ran; refused requests."""
 
     created: float
     running: float
@@ -95,7 +95,7 @@ class Burst:
 
 
 def nodes(cluster: Cluster) -> None:
-    """Nodes that fit the Pods of bursts, many to a node: real TPU nodes hold one each, but that many are not needed."""
+    """Nodes for the Pods of bursts. Each takes many Pods, unlike real TPU nodes, so that a few are enough."""
     labels = {
         "cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice",
         "cloud.google.com/gke-tpu-topology": "2x2x2",
@@ -105,7 +105,7 @@ def nodes(cluster: Cluster) -> None:
 
 
 def bursts(cluster: Cluster, servers: list[Server], rounds: int = 3) -> dict[str, list[Burst]]:
-    """A JobSet of PODS Pods for each peer in turn, each in a namespace of its own; every round begins with another."""
+    """A JobSet of PODS Pods for each peer in turn, each in its own namespace; each round starts with another peer."""
     found: dict[str, list[Burst]] = {name: [] for name in BURST_PEERS}
     ours = [*cluster.pids, *(server.process.pid for server in servers)]
     for number in range(rounds):
@@ -116,7 +116,7 @@ def bursts(cluster: Cluster, servers: list[Server], rounds: int = 3) -> dict[str
 
 
 def burst(cluster: Cluster, name: str, pids: list[int]) -> Burst:
-    """Create the JobSet, wait until all its Pods run, delete it. Times are the audit log's."""
+    """Create the JobSet, wait until all its Pods run, delete it. The times are from the audit log."""
     namespace = cluster.namespace({bed.LABEL: name}, prefix=f"burst-{name}")
     path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"
     body = manifests.jobset("train", [manifests.slices(manifests.ANNOTATED, HOSTS, SLICES)])

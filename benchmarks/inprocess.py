@@ -1,7 +1,7 @@
-"""`admission.admit` alone, in this process: microseconds of processor time, by review, by stage and by size.
+"""`admission.admit` alone, in this process: microseconds of CPU time, by review, by stage and by size.
 
-Processor time of this thread, so that a busy machine does not pass for a slow program; each figure is the median of
-batches, and the batches of all figures take turns.
+It is the CPU time of this thread, so that a busy machine does not look like a slow program. Each figure is the median
+of batches, and the batches of all figures alternate.
 """
 
 import json
@@ -27,7 +27,7 @@ Work = Callable[[], object]
 
 
 def site(text: bytes = b"") -> Site:
-    """A site as `accel serve` has it."""
+    """A site config, loaded as `accel serve` loads it."""
     return Site.parse(text, "benchmark", load.builtin())
 
 
@@ -44,7 +44,7 @@ def measure(works: dict[str, Work], rounds: int = ROUNDS) -> dict[str, Figure]:
 
 
 def _count(work: Work) -> int:
-    """How many calls make a batch; calling it warms what there is to warm."""
+    """The number of calls in a batch. Finding it also warms up caches."""
     count = 1
     while (spent := _batch(work, count) * count / 1e6) < BATCH_SECONDS:
         count = max(count + 1, int(count * min(10.0, 1.2 * BATCH_SECONDS / max(spent, 1e-7))))
@@ -72,7 +72,7 @@ def _admit(body: bytes, known: Site) -> Work:
 
 
 def stages(name: str, rounds: int = ROUNDS) -> dict[str, Figure]:
-    """The parts that `admit` of one review consists of; `rest` is what is left of the whole."""
+    """The stages of `admit` of one review; `rest` is the difference between the whole and their sum."""
     body, known = reviews.load(name), site()
     request = review.decode(body)
     workload = WORKLOADS[request.kind.group, request.kind.kind]
@@ -111,7 +111,7 @@ def sized(counts: tuple[int, ...], make: Callable[[int], dict[str, Any]], rounds
 
 
 def _review(obj: dict[str, Any]) -> bytes:
-    """A review of an object, with what `admit` reads."""
+    """A review of an object, with the fields that `admit` reads."""
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = {"group": group, "version": version, "kind": obj["kind"]}
     request = {"uid": "6f1c8a52-0000-4000-8000-000000000001", "kind": kind, "operation": "CREATE", "namespace": "train"}
@@ -122,7 +122,7 @@ def _review(obj: dict[str, Any]) -> bytes:
 
 
 def pod_of(containers: int) -> dict[str, Any]:
-    """A Pod of a type of one host, so that it is like any other."""
+    """A Pod of a single-host type, which needs no other Pods."""
     return manifests.pod({"accel.io/type": "tpu-v4-8"}, containers)
 
 
@@ -132,7 +132,7 @@ def jobset_of(replicated: int) -> dict[str, Any]:
 
 
 def catalogues(entries: tuple[int, ...], rounds: int = 7) -> dict[int, Figure]:
-    """`admit` on the TPU Pod with so many entries of the admin's own in the catalogue."""
+    """`admit` on the TPU Pod with this many additional catalogue entries in the site config."""
     body = reviews.load("jobset-pod")
     works: dict[str, Work] = {str(n): _admit(body, site(_catalogue(n))) for n in entries}
     return {int(n): figure for n, figure in measure(works, rounds).items()}
@@ -144,7 +144,7 @@ def _catalogue(entries: int) -> bytes:
 
 
 def slope(figures: dict[int, Figure]) -> float:
-    """How much more each unit costs in the upper half of the sizes than in the lower: 1.0 is linear."""
+    """The cost of one more unit in the upper half of the sizes, divided by that in the lower half: 1.0 is linear."""
     sizes = sorted(figures)
     low, middle, high = sizes[0], sizes[len(sizes) // 2], sizes[-1]
 

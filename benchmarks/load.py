@@ -1,4 +1,4 @@
-"""Runs the load generator against one server and says what came of it."""
+"""Runs the load generator against one server and returns its results."""
 
 import json
 import subprocess
@@ -9,24 +9,24 @@ from benchmarks import machine, programs
 from benchmarks.servers import Server
 
 SLACK = 0.9
-"""Share of its core above which the load generator, and not the server, may be what was measured."""
+"""If the load generator uses more than this share of its core, it may be the bottleneck instead of the server."""
 
 
 class Failed(Exception):
-    """Some answers were not good: nothing may be concluded from such a run."""
+    """Some responses were wrong, so the run is invalid."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What to send, how much of it, and what every answer must be."""
+    """What to send, how often, and what every response must be."""
 
     body: Path
     connections: int
     seconds: float = 2.0
-    calls: int = 0  # instead of `seconds`, where not 0
+    calls: int = 0  # instead of `seconds`, if not 0
     reconnect: bool = False
     status: int = 200
-    length: int = 0  # of every answer's body; 0: any
+    length: int = 0  # of every response body; 0: any
     contains: str = ""
     cert: Path | None = None
     key: Path | None = None
@@ -39,16 +39,16 @@ class Result:
     rate: float
     p50: float
     p99: float
-    server_cpu: float  # microseconds of the server's processor time per call; 0 where the server is not a process
-    others: float  # share of the machine that others used meanwhile
-    client: float  # share of one core that the load generator worked
+    server_cpu: float  # microseconds of the server's CPU time per call
+    others: float  # share of the machine's CPU time that other processes used meanwhile
+    client: float  # share of one core that the load generator used
     failures: dict[str, int]
 
 
 def run(server: Server, load: Load, core: int | None = None, pid: int = 0) -> Result:
-    """Send the load from one core; raises Failed when any answer is wrong.
+    """Send the load from one core; raises Failed if any response is wrong.
 
-    `pid`: the process whose time is counted, where it is not the server's own.
+    `pid`: the process whose CPU time is measured, if it is not the server's own.
     """
     counted = pid or server.process.pid
     command = [
@@ -70,7 +70,7 @@ def run(server: Server, load: Load, core: int | None = None, pid: int = 0) -> Re
     if generator.returncode:
         raise Failed(f"{server.name}: the load generator ended with code {generator.returncode}")
     if found["failures"] or not found["calls"]:
-        raise Failed(f"{server.name}: {found['calls']} good answers, and {found['failures']}")
+        raise Failed(f"{server.name}: {found['calls']} good responses, failures: {found['failures']}")
     return Result(
         rate=found["calls"] / found["seconds"],
         p50=found["p50_us"],
@@ -83,8 +83,8 @@ def run(server: Server, load: Load, core: int | None = None, pid: int = 0) -> Re
 
 
 def _pinned(core: int | None) -> list[str]:
-    """It looks for answers all the time, so all else on its core goes before it: a control plane that waits beside us
-    would else be moved to the server's core."""
+    """The command prefix that pins it to a core. It busy-polls, so it runs at idle priority: otherwise the kernel would
+    move other processes, such as a waiting control plane, to the server's core."""
     return [] if core is None else ["chrt", "--idle", "0", "taskset", "-c", str(core)]
 
 

@@ -1,7 +1,4 @@
-"""The machine under the measurements: its cores, who else uses them, and what one process costs. Linux.
-
-Of what is measured it knows only whether its core is compiled.
-"""
+"""The machine that is measured on: its cores, the load by others, and what a process uses. Linux only."""
 
 import os
 import platform
@@ -17,18 +14,18 @@ from webhook.core import patch
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 T = TypeVar("T")
 QUIET = 0.05
-"""Share of the machine's processor time that others may use before a result is marked as noisy."""
+"""Share of the machine's CPU time that others may use before a result is marked as noisy."""
 
 
 def cores() -> tuple[int, int]:
-    """(core of the servers, core of the load): the same one where there is only one, and results mean little then."""
+    """(core of the servers, core of the load generator); if there is only one, they share it."""
     ours = sorted(os.sched_getaffinity(0))
     return ours[0], ours[-1]
 
 
 @contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """Programs that are started inside run on this core alone; a Go program then also sees one processor."""
+    """Programs that are started inside run only on this core; a Go program then also sees only one CPU."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -38,14 +35,14 @@ def pinned(core: int) -> Iterator[None]:
 
 
 def turn(number: int, things: Iterable[T]) -> list[T]:
-    """Forwards and backwards by turns, so that nobody always measures behind the same neighbour: what one leaves to
-    the next (an API server's garbage, full queues) is the next one's handicap."""
+    """The things in alternating order, so that none is always measured right after the same other one, whose
+    leftovers (an API server's garbage, full queues) would be its handicap."""
     forwards = list(things)
     return forwards[::-1] if number % 2 else forwards
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that all threads of a process have used so far, threads that ended included."""
+    """CPU time that all threads of a process have used so far, including threads that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
 
@@ -59,7 +56,7 @@ def rss(pid: int) -> float:
 
 
 def busy_seconds() -> float:
-    """Processor time that everybody on the machine has used since it started."""
+    """CPU time that all processes have used since the machine started."""
     fields = [int(f) for f in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     idle, waiting = fields[3], fields[4]
     return (sum(fields) - idle - waiting) * TICK_SECONDS
@@ -67,10 +64,10 @@ def busy_seconds() -> float:
 
 @dataclass
 class Watch:
-    """How much of the machine others used while we measured: `others` is 0 to 1 once the `with` has ended."""
+    """The share of the machine's CPU time that others used: `others` is 0 to 1 after the `with` block."""
 
-    pids: list[int] = field(default_factory=list)  # processes that belong to the measurement, this one apart
-    own: float = 0.0  # processor time of measuring processes that have ended already, in seconds
+    pids: list[int] = field(default_factory=list)  # processes that belong to the measurement, besides this one
+    own: float = 0.0  # CPU time of measuring processes that have already ended, in seconds
     others: float = 0.0
 
     def __enter__(self) -> "Watch":
@@ -87,7 +84,7 @@ class Watch:
 
 
 def description() -> dict[str, str | int]:
-    """What a reader needs to place the numbers."""
+    """What a reader needs to know about the machine to interpret the numbers."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -106,5 +103,5 @@ def description() -> dict[str, str | int]:
 
 
 def load_average() -> str:
-    """The three numbers of `uptime`."""
+    """The three load averages of `uptime`."""
     return " ".join(f"{n:.2f}" for n in os.getloadavg())

@@ -1,4 +1,4 @@
-"""What a person would write: the objects that the recorded reviews and the runs on a cluster begin with. Pure."""
+"""Manifests as a user would write them, from which reviews are recorded and cluster runs start. Pure."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ ANNOTATED = {"accel.io/type": TYPE}
 
 
 def container(name: str = "trainer") -> Object:
-    """A container as training jobs have them: a command line, variables, a mount, CPU and memory.
+    """A typical container of a training job: a command line, variables, a mount, CPU and memory.
 
-    The review of a JobSet's Pod with one of these is 7 kB; most of it is what
-    JobSet, the Job controller and the API server add.
+    The review of a JobSet's Pod with one of these has 7 kB; most of it is added by JobSet, the Job controller and the
+    API server.
     """
     return {
         "name": name,
@@ -27,7 +27,7 @@ def container(name: str = "trainer") -> Object:
 
 
 def pod_spec(containers: int = 1) -> Object:
-    """One container called trainer, and others beside it."""
+    """A container named trainer, and further ones."""
     names = ["trainer", *(f"side-{number}" for number in range(1, containers))]
     return {
         "restartPolicy": "Never",
@@ -43,7 +43,7 @@ def pod(annotations: Object, containers: int = 1) -> Object:
 
 
 def job_template(annotations: Object, hosts: int) -> Object:
-    """A Job's template whose Pods carry the annotations: `hosts` of them, with an index."""
+    """The template of an Indexed Job of `hosts` Pods, with annotations on the pod template."""
     template = {"metadata": {"labels": {"app": "train"}, "annotations": annotations}, "spec": pod_spec()}
     numbers = {"parallelism": hosts, "completions": hosts, "completionMode": "Indexed", "backoffLimit": 0}
     return {"spec": {**numbers, "template": template}}

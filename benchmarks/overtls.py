@@ -1,6 +1,6 @@
-"""Servers over TLS, one core for the server and the other for the load: throughput, times, memory, new connections.
+"""Servers over TLS, one core for the server and one for the load: throughput, latency, memory, new connections.
 
-Rounds take turns (A B C C B A), so that what disturbs the machine disturbs all.
+Rounds alternate (A B C C B A), so that disturbances of the machine affect all servers alike.
 """
 
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ Table = dict[int, dict[str, Row]]
 
 
 def body_file(directory: Path, name: str = REVIEW) -> Path:
-    """The review as a file, for the load generator."""
+    """The review in a file, for the load generator."""
     path = directory / f"{name}.json"
     path.write_bytes(reviews.load(name))
     return path
@@ -56,7 +56,7 @@ def compare(
     seconds: float = 2.0,
     reconnect: bool = False,
 ) -> Table:
-    """Every server under every number of connections, each answer's length held to the one that was checked."""
+    """Every server with every number of connections. Each response must have the length of the one that was checked."""
     lengths = sameness.check(servers)
     body = body_file(directory)
     _, core = machine.cores()
@@ -70,7 +70,7 @@ def compare(
 
 
 def memory(servers: Servers, directory: Path, calls: int = CALLS) -> list[float]:
-    """Resident MiB of a fresh `accel serve`: at its start, and after each fifth of the calls."""
+    """Resident MiB of a new `accel serve`: at its start, and after each fifth of the calls."""
     server_core, core = machine.cores()
     server = servers.start("accel", server_core)
     found = [machine.rss(server.process.pid)]
@@ -83,7 +83,7 @@ def memory(servers: Servers, directory: Path, calls: int = CALLS) -> list[float]
 
 
 def starts(servers: Servers, names: tuple[str, ...], rounds: int = 5) -> dict[str, Figure]:
-    """Seconds from the start of a process until it is ready (ours) or accepts connections (peers)."""
+    """Seconds from the start of a process until it is ready (our servers) or accepts connections (peers)."""
     core, _ = machine.cores()
     figures = {name: Figure("s") for name in names}
     for _ in range(rounds):

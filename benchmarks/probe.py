@@ -1,10 +1,10 @@
-"""`admit` of one tree, whichever it is: run as a program with the tree's root as PYTHONPATH.
+"""Measures `admit` of any tree: run as a program with the tree's root as PYTHONPATH.
 
     python -P probe.py BATCHES NAME=FILE ...
 
-For each review in FILE, microseconds of processor time per call: the least of the batches, which take turns, since
-whoever else is on the machine only ever makes a batch slower. It knows of a tree only where `admit` and the loading of
-a site are, and uses nothing of this one.
+For each review in FILE, microseconds of CPU time per call: the minimum of the batches, which alternate, since other
+processes can only make a batch slower. It depends only on where the tree has `admit` and the loading of a site, and
+imports nothing from this tree.
 """
 
 import gc
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PLACES = (("webhook.core.admission", "webhook.load"), ("webhook.admission", "webhook.config"))
-"""Where `admit` and `load` are: since the core is a package, and before."""
+"""The modules of `admit` and `load`: now, and before `webhook.core` existed."""
 
 BATCH_SECONDS = 0.01
 
@@ -30,7 +30,7 @@ def batch(work: Callable[[], object], count: int) -> float:
 
 
 def enough(work: Callable[[], object]) -> int:
-    """How many calls make a batch; calling it warms what there is to warm."""
+    """The number of calls in a batch. Finding it also warms up caches."""
     count = 1
     while batch(work, count) * count < BATCH_SECONDS / 2:
         count *= 2

@@ -1,4 +1,4 @@
-"""The Go programs here, the peer and the load generator: built once and cached like the control plane's.
+"""The Go programs, peer and load generator: built once and cached, like those of the control plane.
 
 path = ensure("peer")
 """
@@ -16,14 +16,14 @@ MODULE = "sigs.k8s.io/controller-runtime"
 
 
 class Ours(Program):
-    """A main package of the module here. Its version is that of what it is built on."""
+    """A main package of the module in go/. Its version is that of controller-runtime."""
 
     @property
     def package(self) -> str:
         return f"./{self.main}"
 
 
-# `tool` is this folder instead of one of the control plane's: an absolute path stays what it is.
+# `tool` is an absolute path: this folder, instead of one of the control plane's.
 PROGRAMS = {
     program.name: program
     for program in (
@@ -36,7 +36,7 @@ __all__ = ["BuildError", "ensure", "version"]
 
 
 def ensure(name: str) -> Path:
-    """The program's executable, built when no cached one fits; raises BuildError with the end of Go's output."""
+    """The program's executable, built if it is not cached; raises BuildError with the end of Go's output."""
     binary = _folder(name) / name
     if binary.exists():
         return binary
@@ -47,7 +47,7 @@ def ensure(name: str) -> Path:
 
 
 def _folder(name: str) -> Path:
-    """Where a program is cached: one folder for each content of its sources and of the module's files."""
+    """The cache folder of a program: its name contains a hash of the sources and of the module's files."""
     key = hashlib.sha256("\0".join(binaries.FLAGS).encode())
     for path in sorted((*FOLDER.glob("go.*"), *(FOLDER / name).glob("*.go"))):
         key.update(path.read_bytes() + b"\0")

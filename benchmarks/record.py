@@ -1,8 +1,8 @@
-"""Records the reviews: starts a real control plane, JobSet's controller and a webhook that only listens.
+"""Records the reviews: starts a real control plane, JobSet's controller and a webhook that allows everything.
 
     python -m benchmarks.record
 
-Run it when the API server's version changes what a review looks like; the files are committed.
+Run it when a new API server version changes the reviews. The files are committed.
 """
 
 import base64
@@ -27,7 +27,7 @@ JOBSETS = (1, 10, 50)
 
 
 class Recorder:
-    """A `decide` that allows everything and keeps what came."""
+    """A `decide` function that allows everything and keeps the bodies."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -46,13 +46,13 @@ class Recorder:
         return None
 
 
-def configuration(port: int, authority: bytes) -> dict[str, Any]:
-    """A webhook configuration that sends Pods and JobSets of labelled namespaces to a loopback port."""
+def configuration(port: int, ca: bytes) -> dict[str, Any]:
+    """A webhook configuration that sends Pods and JobSets in labelled namespaces to a port on loopback."""
     rules = [
         {"apiGroups": [group], "apiVersions": [version], "operations": ["CREATE"], "resources": [plural]}
         for group, version, plural in (("", "v1", "pods"), ("jobset.x-k8s.io", "v1alpha2", "jobsets"))
     ]
-    client = {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": base64.b64encode(authority).decode()}
+    client = {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": base64.b64encode(ca).decode()}
     entry = {
         "name": "record.example.com",
         "rules": rules,
@@ -67,7 +67,7 @@ def configuration(port: int, authority: bytes) -> dict[str, Any]:
 
 
 def recorded(cluster: ControlPlane, recorder: Recorder, kind: str, create: Callable[[str], None]) -> bytes:
-    """The first review of a kind that creating something in a namespace of its own leads to."""
+    """Creates an object in a new namespace; returns the first review of this kind."""
     namespace = cluster.namespace({"record": "true"}, prefix="train")
     create(namespace)
     body = cluster.wait_for(f"a review of a {kind}", lambda: recorder.first(kind, namespace), 60)

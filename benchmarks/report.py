@@ -1,4 +1,4 @@
-"""What a run prints, and what it leaves as JSON. Decides nothing."""
+"""The output of a run: tables on the terminal, and a JSON file."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from benchmarks.targets import TARGETS, Measured
 console = Console(highlight=False)
 if not console.is_terminal:
     console.width = 120  # a file or a pipe has no width of its own
-NOISY = "~ others used the machine meanwhile: take the ratio, not the number, and better measure again"
+NOISY = "~ other processes used the machine meanwhile: trust ratios, not absolute numbers, and measure again"
 
 
 def say(text: str) -> None:
@@ -24,7 +24,7 @@ def say(text: str) -> None:
 
 
 def rows(title: str, columns: Sequence[str], lines: Mapping[str, Sequence[Figure | str]]) -> None:
-    """One table; a line's name is the title of a server where it is one."""
+    """Print one table. Names of servers are shown as their titles."""
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("")
     for column in columns:
@@ -36,7 +36,7 @@ def rows(title: str, columns: Sequence[str], lines: Mapping[str, Sequence[Figure
 
 
 def verdicts(measured: Mapping[str, Measured]) -> None:
-    """Every target that this run has a value for."""
+    """Print every target that this run has a value for."""
     table = Table(title="Targets", title_justify="left", title_style="bold")
     for column, justify in (("", "left"), ("target", "right"), ("measured", "right"), ("", "left")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def verdicts(measured: Mapping[str, Measured]) -> None:
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
-    """The run as JSON: every figure with all its rounds."""
+    """Write the run as JSON: every figure with all its rounds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1, default=_plain) + "\n")
 

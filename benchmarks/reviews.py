@@ -1,9 +1,8 @@
-"""The reviews that everything here is measured with: bodies as a real API server sent them, by name.
+"""The reviews that are used in all measurements, by name: request bodies that a real API server sent.
 
     body = load("jobset-pod")
 
-`python -m benchmarks.record` made them. They are data: nothing here may change them, or results from before and
-after could not be compared.
+`python -m benchmarks.record` recorded them. If they change, earlier results cannot be compared with later ones.
 """
 
 import gzip
@@ -21,7 +20,7 @@ def load(name: str) -> bytes:
 
 
 def save(name: str, body: bytes) -> None:
-    """Keep a body; the same bytes make the same file."""
+    """Store a body; equal bytes give an equal file."""
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(body, mtime=0))
 

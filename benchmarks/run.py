@@ -1,4 +1,4 @@
-"""The levels of a run, in order: what each starts, measures, prints and hands to the targets."""
+"""The levels of a run, in order: what each one starts, measures, prints and reports to the targets."""
 
 import tempfile
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.cluster.tinyca import TinyCA
 
 @dataclass
 class Run:
-    """One run: its options, what it has running, and what it has found."""
+    """One run: its options, what it has started, and its results."""
 
     quick: bool
     directory: Path
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def cluster(self) -> bed.Cluster:
-        """A control plane with JobSet's controller on the servers' core, started when first asked for."""
+        """A control plane, with JobSet's controller on the servers' core; started when it is first needed."""
         if self._cluster is None:
             report.say("starting a control plane")
             self._cluster = self.stack.enter_context(bed.Cluster(self.directory / "cluster"))
@@ -47,7 +47,7 @@ class Run:
         return self._cluster
 
     def compared(self) -> list[Server]:
-        """Every server on its core, JobSet's own among them in a full run."""
+        """All servers, on the servers' core; in a full run JobSet's own webhook is one of them."""
         if not self.pinned:
             core, _ = machine.cores()
             self.pinned = [self.servers.start(name, core) for name in servers.NAMES]
@@ -57,7 +57,7 @@ class Run:
         return self.pinned
 
     def stop_compared(self) -> None:
-        """End them, so that they do not share the machine with what follows."""
+        """Stop them, so that they do not disturb what is measured next."""
         for server in self.pinned:
             if server.name != "jobset":
                 self.servers.stop(server)
@@ -72,7 +72,7 @@ def process(run: Run) -> None:
     rounds = 7 if run.quick else inprocess.ROUNDS
     by_review = inprocess.reviews_figures(rounds)
     sizes = {name: f"{len(reviews.load(name)):,}" for name in by_review}
-    report.rows("admit, us of processor time", ["bytes", "us"], {n: (sizes[n], f) for n, f in by_review.items()})
+    report.rows("admit, us of CPU time", ["bytes", "us"], {n: (sizes[n], f) for n, f in by_review.items()})
     stages = {name: inprocess.stages(name, rounds) for name in ("jobset-pod", "jobset-50")}
     lines = {stage: tuple(figures[stage] for figures in stages.values()) for stage in stages["jobset-pod"]}
     report.rows("admit by stage, us", list(stages), lines)
@@ -83,7 +83,7 @@ def process(run: Run) -> None:
 
 
 def tls(run: Run) -> None:
-    """Throughput and times on kept connections."""
+    """Throughput and latency on persistent connections."""
     connections = (16,) if run.quick else overtls.CONNECTIONS
     rounds, seconds = (3, 1.0) if run.quick else (3, 2.0)
     table = overtls.compare(run.compared(), run.directory, connections, rounds=rounds, seconds=seconds)
@@ -134,7 +134,7 @@ def memory(run: Run) -> None:
 
 
 def start(run: Run) -> None:
-    """From nothing to ready."""
+    """Time from the start of a process until it is ready."""
     run.stop_compared()
     found = overtls.starts(run.servers, servers.NAMES)
     report.rows("Start until ready, s", ["s"], {name: (figure,) for name, figure in found.items()})
@@ -143,7 +143,7 @@ def start(run: Run) -> None:
 
 
 def growth(run: Run) -> None:
-    """How the cost grows with containers, replicated jobs and the catalogue."""
+    """How the cost grows with the number of containers, replicated jobs and catalogue entries."""
     found = {
         "containers": inprocess.sized((1, 10, 50, 75, 100), inprocess.pod_of),
         "replicated": inprocess.sized((1, 10, 25, 40, 50), inprocess.jobset_of),
@@ -159,7 +159,7 @@ def growth(run: Run) -> None:
 
 
 def api(run: Run) -> None:
-    """Pods through the API server, with dry run."""
+    """Pods through the API server, as a dry run."""
     run.stop_compared()
     here, namespaces = _registered(run)
     rows = incluster.throughput(run.cluster, here, namespaces)
@@ -178,7 +178,7 @@ def burst(run: Run) -> None:
     here, _ = _registered(run)
     incluster.nodes(run.cluster)
     found = incluster.bursts(run.cluster, here)
-    limit = f"clients' own limit {bed.CLIENT_LIMIT}/s"
+    limit = f"client-side limit {bed.CLIENT_LIMIT}/s"
     lines = {name: (_of(b, "created"), _of(b, "running"), str(sum(x.failures for x in b))) for name, b in found.items()}
     report.rows(f"A JobSet of {incluster.PODS} Pods, {limit}", ["s until created", "s until running", "refused"], lines)
     run.found["burst"] = found
@@ -193,7 +193,7 @@ def _of(bursts: list[incluster.Burst], name: str) -> Figure:
 
 
 def _registered(run: Run) -> tuple[list[Server], dict[str, str]]:
-    """The servers behind the API server, on any core, and each peer's namespace; once a run."""
+    """The servers that the API server calls, on any core, and each peer's namespace; started once per run."""
     if "registered" not in run.found:
         names = ("accel", "floor", "go")
         behind = run.stack.enter_context(Servers(run.directory / "behind", run.cluster.ca, *bed.service_names(names)))
@@ -217,7 +217,7 @@ QUICK = ("process", "tls")
 
 
 def run(levels: tuple[str, ...], quick: bool) -> Run:
-    """Run the levels and return what was found; everything that was started has ended."""
+    """Run the levels and return the results. Everything that was started is stopped."""
     with tempfile.TemporaryDirectory(prefix="accel-bench-") as folder, ExitStack() as stack:
         one = Run(quick, Path(folder), stack)
         for level in levels:

@@ -1,6 +1,6 @@
-"""That the peers do the same work: the same object comes out of each for the same review.
+"""Checks that the peers do the same work: for the same review, each one's patch results in the same object.
 
-Their patches may differ (a diff orders its operations in its own way), what they lead to may not.
+The patches themselves may differ, for example in the order of operations.
 """
 
 import base64
@@ -15,17 +15,17 @@ from benchmarks import reviews
 from benchmarks.servers import Server
 
 SAME_WORK = ("jobset-pod", "plain-pod")
-"""Reviews that the peers answer alike. (The others are beyond what they were written for.)"""
+"""Reviews that all peers support; they were not written for the others."""
 
 TIMEOUT_SECONDS = 30
 
 
 class Different(Exception):
-    """A peer does other work than we do: comparing its speed would mean nothing."""
+    """A peer does different work, so comparing its speed would be meaningless."""
 
 
 def ask(server: Server, body: bytes) -> bytes:
-    """The answer to one review, on a connection of its own."""
+    """The response to one review, on a new connection."""
     context = ssl.create_default_context(cafile=str(server.ca))
     connection = http.client.HTTPSConnection("localhost", server.port, timeout=TIMEOUT_SECONDS, context=context)
     try:
@@ -40,7 +40,7 @@ def ask(server: Server, body: bytes) -> bytes:
 
 
 def patched(body: bytes, answer: bytes) -> dict[str, Any]:
-    """The object under review as it is after the answer's patch."""
+    """The object under review with the response's patch applied."""
     response = json.loads(answer)["response"]
     if not response["allowed"] or response["uid"] != json.loads(body)["request"]["uid"]:
         raise Different(f"denied, or another uid: {response}")
@@ -50,9 +50,9 @@ def patched(body: bytes, answer: bytes) -> dict[str, Any]:
 
 
 def check(servers: list[Server]) -> dict[str, dict[str, int]]:
-    """The length of each server's answer to each review; raises Different unless all do as the first does.
+    """The length of each server's response to each review; raises Different unless all results equal the first one's.
 
-    JSON's null and an absent field are one, as they are to the API server. The floor is made for one review.
+    A null counts as an absent field, as it does for the API server. The floor is made for only one review.
     """
     lengths: dict[str, dict[str, int]] = {server.name: {} for server in servers}
     for name in SAME_WORK:
@@ -78,5 +78,5 @@ def without_nulls(value: Any) -> Any:
 
 
 def difference(want: Any, found: Any) -> str:
-    """What would make one of the other, cut."""
+    """The patch that turns one into the other, truncated."""
     return json.dumps(jsonpatch.make_patch(want, found).patch)[:600]

@@ -1,4 +1,4 @@
-"""One figure, measured several times: its median, and how far apart the rounds were. Pure."""
+"""A figure that is measured several times: its median and its spread. Pure."""
 
 from dataclasses import dataclass, field
 from statistics import median
@@ -12,7 +12,7 @@ class Figure:
 
     unit: str
     rounds: list[float] = field(default_factory=list)
-    others: list[float] = field(default_factory=list)  # for each round, the share of the machine that others used
+    others: list[float] = field(default_factory=list)  # per round, the share of the machine's CPU time that others used
 
     def add(self, value: float, others: float = 0.0) -> None:
         self.rounds.append(value)
@@ -35,17 +35,17 @@ class Figure:
 
 
 def short(value: float) -> str:
-    """Three figures that count."""
+    """The value with three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def ratios(ours: Figure, theirs: Figure) -> Figure:
-    """The ratio of each round: what disturbed both sides of it is not in it."""
+    """The ratio of each round, from which disturbances of both sides cancel out."""
     return Figure("x", [a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True) if b])
 
 
 def ratio(ours: Figure, theirs: Figure) -> float:
-    """The median of the ratios of each round, which one disturbed round does not move."""
+    """The median of the rounds' ratios, which a single disturbed round does not change."""
     return ratios(ours, theirs).median

@@ -1,6 +1,6 @@
-"""The servers that are compared: how each is started, and what it costs while it runs.
+"""The servers that are compared, and how each one is started.
 
-with Servers(directory, authority) as servers:
+with Servers(directory, ca) as servers:
     ours = servers.start("accel", core=0)
     ours.url, ours.ca, ours.process.pid
 """
@@ -35,7 +35,7 @@ TITLES = {
 
 @dataclass
 class Server:
-    """One that runs. `ca` is the PEM file that its certificate is verified with, for the name `host`."""
+    """A running server. `ca`: the PEM file with which its certificate for `host` is verified."""
 
     name: str
     process: Process
@@ -44,7 +44,7 @@ class Server:
     host: str = "localhost"
     path: str = "/mutate"
     metrics_port: int = 0
-    ready_seconds: float = 0.0  # from the start of its process to its first good answer
+    ready_seconds: float = 0.0  # from the start of its process until it is ready
 
     @property
     def url(self) -> str:
@@ -52,14 +52,14 @@ class Server:
 
 
 class Servers:
-    """Starts servers with certificates of one authority, and ends them."""
+    """Starts servers with certificates of one CA, and stops them."""
 
-    def __init__(self, directory: Path, authority: TinyCA, *names: str) -> None:
+    def __init__(self, directory: Path, ca: TinyCA, *names: str) -> None:
         self._directory = directory
         self._running: list[Server] = []
         directory.mkdir(parents=True, exist_ok=True)
-        pair = authority.server("localhost", *names)
-        for file, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", authority.certificate)):
+        pair = ca.server("localhost", *names)
+        for file, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", ca.certificate)):
             (directory / file).write_bytes(content)
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ class Servers:
             server.process.stop()
 
     def start(self, name: str, core: int | None = None, env: Mapping[str, str] | None = None) -> Server:
-        """Start one of NAMES and wait until it is ready; on one core, and in an environment, where one is given."""
+        """Start one of NAMES, on a core and in an environment if given, and wait until it is ready."""
         port, metrics_port = free_port(), free_port()
         command = self._command(name, port, metrics_port)
         began = time.monotonic()
@@ -108,7 +108,7 @@ class Servers:
 
 
 def of_jobset(configurations: list[dict[str, Any]], process: Process, ca: Path) -> Server:
-    """JobSet's own manager as a server: where its configuration says that Pods go."""
+    """JobSet's controller manager as a server, at the URL of its own webhook for Pods."""
     for configuration in configurations:
         for entry in configuration["webhooks"]:
             if any("pods" in rule["resources"] for rule in entry["rules"]):

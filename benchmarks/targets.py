@@ -1,6 +1,6 @@
-"""What the project promises of its speed, and whether a run kept it. Pure.
+"""The performance targets of the project, and whether a run meets them. Pure.
 
-Ratios are of figures of the same run; the absolute ones mean something on the machine that the report names.
+Ratios are between figures of the same run; absolute values are meaningful only on the machine that the report names.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """One promise: `low` and `high` bound the measured value; neither: it is only reported."""
+    """One target: `low` or `high` is the bound of the value; without one, the value is only reported."""
 
     key: str
     what: str
@@ -31,15 +31,15 @@ class Target:
 
 TARGETS = (
     Target("pod", "admit, TPU Pod of a JobSet", " us", high=40),
-    Target("plain", "admit, Pod that is not ours", " us", high=15),
+    Target("plain", "admit, Pod without an annotation", " us", high=15),
     Target("jobset", "admit, JobSet of 50 replicated jobs; at most fifty times one", " us", high=2600),
     Target("tls/go", "calls/s on one core, TLS, 16 connections, against Go (a)", "x", low=8),
     Target("tls/jobset", "the same, against JobSet's own webhook (e)", "x", low=8),
     Target("tls/textbook", "the same, against the textbook in Python (b)", "x"),
     Target("tls/floor", "the same, against the floor (c)", "x", low=0.8),
-    Target("read/floor", "a server that decides nothing (f): reads and writes, ours but for that, against (c)", "x"),
-    Target("read/jobset", "the same, against JobSet's own webhook (e): no decision could be faster", "x"),
-    Target("cpu/go", "processor time of a call, Go's (a) over ours: the same ratio, less disturbed by others", "x"),
+    Target("read/floor", "our server deciding nothing (f): only reads and writes, against (c)", "x"),
+    Target("read/jobset", "the same, against JobSet's own webhook (e): an upper bound", "x"),
+    Target("cpu/go", "CPU time of a call, Go's (a) over ours: less disturbed by other processes", "x"),
     Target("cpu/jobset", "the same, JobSet's own webhook (e) over ours", "x"),
     Target("cpu/floor", "the same, the floor (c) over ours", "x"),
     Target("p99/go", "p99 at 64 connections, against Go (a)", "x", high=0.25),
@@ -62,7 +62,7 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """A value for a target, and whether others used the machine while it was measured."""
+    """A value for a target, and whether other processes disturbed its measurement."""
 
     value: float
     noisy: bool = False

@@ -5,7 +5,7 @@
     rotation.decide ──► Action                the next step, and only that
     run.Loop ─────────► store, directory      takes it, reads again, waits for a change
 
-`authority`, `keyring`, `rotation`, `state`, `inventory` and `duration` are pure: bytes in, bytes out, and time is
+`pki`, `keyring`, `rotation`, `state`, `inventory` and `duration` are pure: bytes in, bytes out, and time is
 a parameter. `api` and `store` talk to the Kubernetes API, `directory` to a file system, `run` and `cli` to both.
 Nothing here knows about the webhook.
 """

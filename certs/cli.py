@@ -17,10 +17,10 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from certs import api, authority, directory, duration, inventory, metrics
-from certs.authority import KeyPair
+from certs import api, directory, duration, inventory, metrics, pki
 from certs.inventory import Row
 from certs.keyring import stamp
+from certs.pki import KeyPair
 from certs.rotation import Policy, View
 from certs.run import Loop
 from certs.store import Store
@@ -88,7 +88,7 @@ def run(
     signal.signal(signal.SIGTERM, _leave)
     log = _log(log_level)
     policy = _policy(
-        authority.service_names(service, namespace),
+        pki.service_names(service, namespace),
         _duration("--leaf-lifetime", leaf_lifetime),
         _duration("--ca-lifetime", ca_lifetime),
         _duration("--overlap", overlap),
@@ -122,9 +122,9 @@ def issue(
         raise _fail("give --dir DIR to write files, --secret NAME to print a Secret, or both")
     now = datetime.now(UTC)
     kept = _kept_ca(folder, now)
-    ca = kept or authority.new_ca(now, _duration("--ca-lifetime", ca_lifetime))
-    names = [*authority.service_names(service, namespace), *(name or [])]
-    leaf = authority.issue(ca, names, now, _duration("--leaf-lifetime", leaf_lifetime))
+    ca = kept or pki.new_ca(now, _duration("--ca-lifetime", ca_lifetime))
+    names = [*pki.service_names(service, namespace), *(name or [])]
+    leaf = pki.issue(ca, names, now, _duration("--leaf-lifetime", leaf_lifetime))
     if folder:
         _write_files(folder, ca, leaf)
     if secret:
@@ -184,7 +184,7 @@ def rotate(
         store.write_keyring(reading, replace(ring, wanted="distrust" if distrust else "now"))
     except api.ApiError as error:
         raise _fail(str(error)) from None
-    old = authority.name_of(ring.signing.certificate)
+    old = pki.name_of(ring.signing.certificate)
     typer.echo(f"Requested. A new CA will be published next to {old} in every webhook entry;")
     typer.echo("after the overlap (2m by default) it signs, and every replica gets a new certificate from it.")
     end = "after one more overlap" if distrust else "five leaf lifetimes later (35d by default)"
@@ -255,10 +255,10 @@ def _kept_ca(folder: Path | None, now: datetime) -> KeyPair | None:
         ca = KeyPair((folder / "ca.crt").read_bytes(), (folder / "ca.key").read_bytes())
     except OSError as error:
         raise _fail(f"{folder}: {error.strerror}") from None
-    if not authority.is_ours(ca.certificate) or not authority.matches(ca):
+    if not pki.is_ours(ca.certificate) or not pki.matches(ca):
         raise _fail(f"{folder}: ca.crt and ca.key are not a pair that this command created; use another --dir")
-    if now >= authority.not_after(ca.certificate):
-        raise _fail(f"{folder}/ca.crt expired {stamp(authority.not_after(ca.certificate))}; use another --dir")
+    if now >= pki.not_after(ca.certificate):
+        raise _fail(f"{folder}/ca.crt expired {stamp(pki.not_after(ca.certificate))}; use another --dir")
     return ca
 
 
@@ -289,7 +289,7 @@ def _secret(name: str, namespace: str, ca: KeyPair, leaf: KeyPair) -> str:
 
 
 def _say_next(folder: Path | None, kept: bool, leaf: KeyPair) -> None:
-    until = stamp(authority.not_after(leaf.certificate))
+    until = stamp(pki.not_after(leaf.certificate))
     typer.echo(f"A certificate valid until {until}, from {'the existing CA' if kept else 'a new CA'}.", err=True)
     if folder:
         typer.echo(

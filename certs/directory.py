@@ -17,8 +17,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from certs import authority
-from certs.authority import KeyPair
+from certs import pki
+from certs.pki import KeyPair
 
 DATA = "..data"
 CERTIFICATE, KEY, BUNDLE, STATE = "tls.crt", "tls.key", "ca.crt", "state.json"
@@ -54,7 +54,7 @@ def leaf(directory: Path) -> KeyPair | None:
             if (directory / DATA).resolve() == data:
                 return None
             continue  # replaced while we read
-        return pair if authority.matches(pair) else None
+        return pair if pki.matches(pair) else None
 
 
 def _create(path: Path, content: bytes, mode: int) -> None:

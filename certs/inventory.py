@@ -8,7 +8,7 @@ from datetime import datetime
 
 from cryptography.x509.oid import NameOID
 
-from certs import authority
+from certs import pki
 from certs.keyring import Keyring, stamp
 from certs.rotation import View
 
@@ -29,11 +29,11 @@ class Row:
 def of_leaf(certificate: bytes, bundle: bytes | None, now: datetime) -> list[Row]:
     """A serving certificate, and whether a verifier that trusts `bundle` accepts it (None: unknown)."""
     try:
-        until, names = authority.not_after(certificate), sorted(authority.names_of(certificate))
+        until, names = pki.not_after(certificate), sorted(pki.names_of(certificate))
     except ValueError:
         return [Row("leaf", "", note="cannot be read as a certificate", good=False)]
     issuer = _issuer(certificate)
-    trusted = bundle is None or authority.valid_at(certificate, bundle, names, now)
+    trusted = bundle is None or pki.valid_at(certificate, bundle, names, now)
     note = f"by {issuer}" if trusted or now >= until else f"by {issuer}, not trusted by the bundle"
     return [_dated("leaf", ", ".join(names), until, note, now, trusted)]
 
@@ -41,16 +41,16 @@ def of_leaf(certificate: bytes, bundle: bytes | None, now: datetime) -> list[Row
 def of_bundle(bundle: bytes, now: datetime) -> list[Row]:
     """The CAs of a bundle."""
     try:
-        found = authority.split(bundle)
+        found = pki.split(bundle)
     except ValueError:
         return [Row("CA", "", note="the bundle cannot be read", good=False)]
-    return [_dated("CA", authority.name_of(ca), authority.not_after(ca), "", now, True) for ca in found]
+    return [_dated("CA", pki.name_of(ca), pki.not_after(ca), "", now, True) for ca in found]
 
 
 def of_keyring(ring: Keyring, now: datetime) -> list[Row]:
     """What the CA Secret contains."""
     rows = [
-        _dated(role, authority.name_of(pair.certificate), authority.not_after(pair.certificate), note, now, True)
+        _dated(role, pki.name_of(pair.certificate), pki.not_after(pair.certificate), note, now, True)
         for role, pair, note in (
             ("signing", ring.signing, ""),
             ("upcoming", ring.upcoming, "published next to the signing one, signs after the overlap"),
@@ -60,8 +60,8 @@ def of_keyring(ring: Keyring, now: datetime) -> list[Row]:
     rows += [
         _dated(
             "retired",
-            authority.name_of(old.certificate),
-            authority.not_after(old.certificate),
+            pki.name_of(old.certificate),
+            pki.not_after(old.certificate),
             f"trusted until {stamp(old.until)}",
             now,
             True,
@@ -96,7 +96,7 @@ def _dated(what: str, subject: str, until: datetime, note: str, now: datetime, g
 
 
 def _issuer(certificate: bytes) -> str:
-    issuer = authority.parse(certificate).issuer
+    issuer = pki.parse(certificate).issuer
     names = issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else issuer.rfc4514_string()
 

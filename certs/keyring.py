@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from certs import authority
-from certs.authority import KeyPair
+from certs import pki
+from certs.pki import KeyPair
 
 # On the Secret: requests an early rotation. The value `distrust` also drops the old CA early.
 ROTATE_ANNOTATION = "accel.io/rotate-ca"
@@ -50,7 +50,7 @@ class Keyring:
         """Every trusted CA, newest first: a change of role does not change the bundle."""
         pairs = (self.signing, self.upcoming)
         found = {pair.certificate for pair in pairs if pair} | {old.certificate for old in self.retired}
-        return tuple(sorted(found, key=lambda ca: (authority.not_before(ca), ca), reverse=True))
+        return tuple(sorted(found, key=lambda ca: (pki.not_before(ca), ca), reverse=True))
 
     def bundle(self) -> bytes:
         """The caBundle that every webhook entry must have, as PEM."""
@@ -102,7 +102,7 @@ def to_secret(keyring: Keyring) -> dict[str, str]:
     notes = {
         "rotations": keyring.rotations,
         "distrust": keyring.distrust,
-        "retired": {authority.fingerprint(old.certificate): stamp(old.until) for old in keyring.retired},
+        "retired": {pki.fingerprint(old.certificate): stamp(old.until) for old in keyring.retired},
     }
     values = {"keyring.json": json.dumps(notes, sort_keys=True).encode()}
     for name, pair in (("ca", keyring.signing), ("upcoming", keyring.upcoming)):
@@ -120,7 +120,7 @@ def stamp(moment: datetime) -> str:
 
 def _pair(values: Mapping[str, bytes], name: str) -> KeyPair | None:
     pair = KeyPair(values.get(f"{name}.crt", b""), values.get(f"{name}.key", b""))
-    if not authority.is_ours(pair.certificate) or not authority.matches(pair):
+    if not pki.is_ours(pair.certificate) or not pki.matches(pair):
         return None
     return pair
 
@@ -128,10 +128,10 @@ def _pair(values: Mapping[str, bytes], name: str) -> KeyPair | None:
 def _retired(bundle: bytes, until: object) -> tuple[Retired, ...]:
     moments = until if isinstance(until, dict) else {}
     try:
-        certificates = authority.split(bundle)
+        certificates = pki.split(bundle)
     except ValueError:
         return ()
-    return tuple(Retired(ca, _moment(moments.get(authority.fingerprint(ca)), ca)) for ca in certificates)
+    return tuple(Retired(ca, _moment(moments.get(pki.fingerprint(ca)), ca)) for ca in certificates)
 
 
 def _moment(value: object, certificate: bytes) -> datetime:
@@ -139,7 +139,7 @@ def _moment(value: object, certificate: bytes) -> datetime:
     try:
         return datetime.fromisoformat(str(value)).astimezone(UTC)
     except ValueError:
-        return authority.not_after(certificate)
+        return pki.not_after(certificate)
 
 
 def _notes(text: bytes) -> dict[str, object]:

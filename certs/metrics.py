@@ -18,7 +18,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         gauge = self._gauge
         self._leaf = gauge("accel_certs_leaf_not_after_seconds", "When the serving certificate expires, Unix time.")
-        self._authority = gauge("accel_certs_authority_not_after_seconds", "When the CA expires, Unix time.")
+        self._ca = gauge("accel_certs_authority_not_after_seconds", "When the CA expires, Unix time.")
         self._bundle = gauge("accel_certs_cabundle_match", "1 while every webhook entry trusts our certificate.")
         self._rotating = gauge("accel_certs_rotating", "1 while a new CA waits to sign.")
         self._rotations = gauge("accel_certs_rotations", "CAs replaced so far, by all replicas together.")
@@ -38,7 +38,7 @@ class Metrics:
         """Update from the state."""
         self._clock.set(clock_ahead.total_seconds())
         self._leaf.set(_unix(state.leafNotAfter))
-        self._authority.set(_unix(state.authorityNotAfter))
+        self._ca.set(_unix(state.authorityNotAfter))
         self._bundle.set(state.ready)
         self._rotating.set(state.rotating)
         self._rotations.set(state.rotations)

@@ -3,7 +3,7 @@
 Several replicas decide at once, each by its own clock, and share nothing but the CA Secret and the webhook
 configuration. A rotation proceeds in steps; each is safe whichever replica takes it, and whichever dies in between:
 
-    NewAuthority    a successor is written to the Secret (its resourceVersion resolves a race)
+    NewCA    a successor is written to the Secret (its resourceVersion resolves a race)
     PublishBundle   every webhook entry trusts old and new
     Promote         once a replica has *itself* seen the new one in every entry for the whole overlap, the
                     Secret makes it the signing one, and the old key is deleted
@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from certs import authority, keyring
-from certs.authority import BACKDATE, KeyPair
+from certs import keyring, pki
 from certs.keyring import Keyring
+from certs.pki import BACKDATE, KeyPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Policy:
 
     names: tuple[str, ...]
     """The names of every leaf."""
-    leaf_lifetime: timedelta = authority.LEAF_LIFETIME
-    ca_lifetime: timedelta = authority.CA_LIFETIME
+    leaf_lifetime: timedelta = pki.LEAF_LIFETIME
+    ca_lifetime: timedelta = pki.CA_LIFETIME
     overlap: timedelta = timedelta(minutes=2)
     """How long old and new are both in every entry before the new one signs. An API server
     learns of a changed configuration by its watch, within seconds; two minutes are ample."""
@@ -70,7 +70,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class NewAuthority:
+class NewCA:
     """Create a CA and write it to the Secret as the upcoming one."""
 
     adopted: tuple[bytes, ...] = field(default=(), repr=False)
@@ -110,14 +110,14 @@ class Keep:
     until: datetime
 
 
-Action = NewAuthority | PublishBundle | IssueLeaf | Promote | DropOld | Keep
+Action = NewCA | PublishBundle | IssueLeaf | Promote | DropOld | Keep
 
 
 def decide(view: View, now: datetime, policy: Policy) -> Action:
     """The next step of the replica that has this view. Taking it and deciding again ends in `Keep`."""
     issuer = signer(view.keyring, now)
     if issuer is None:
-        return NewAuthority(_lost(view, now))
+        return NewCA(_lost(view, now))
     # Before any step that needs the network: a leaf can be issued without it.
     if not _serves(view, issuer, now, policy):
         return IssueLeaf(issuer)
@@ -125,7 +125,7 @@ def decide(view: View, now: datetime, policy: Policy) -> Action:
     if any(found != bundle for found in view.entries.values()):
         return PublishBundle(bundle)
     if view.keyring.upcoming is None and (view.keyring.wanted or now >= due(issuer.certificate)):
-        return NewAuthority()
+        return NewCA()
     if view.settled is None or now < view.settled + policy.overlap:
         return Keep(_next(view, issuer, now, policy))
     if view.keyring.upcoming is not None:
@@ -134,11 +134,11 @@ def decide(view: View, now: datetime, policy: Policy) -> Action:
     return DropOld(gone) if gone else Keep(_next(view, issuer, now, policy))
 
 
-def changed(before: Keyring, action: NewAuthority | Promote | DropOld, now: datetime, policy: Policy) -> Keyring:
+def changed(before: Keyring, action: NewCA | Promote | DropOld, now: datetime, policy: Policy) -> Keyring:
     """The keyring after an action that writes the Secret."""
     match action:
-        case NewAuthority(adopted):
-            ca = authority.new_ca(now, policy.ca_lifetime)
+        case NewCA(adopted):
+            ca = pki.new_ca(now, policy.ca_lifetime)
             return keyring.with_upcoming(before, ca, adopted, now + policy.retention)
         case Promote():
             # A distrusted CA is dropped after one more overlap, in which replicas get new leaves.
@@ -169,15 +169,15 @@ def signer(ring: Keyring, now: datetime) -> KeyPair | None:
     A CA that is not yet valid counts as good: then our own clock is wrong.
     """
     for pair in (ring.signing, ring.upcoming):
-        if pair and now < authority.not_after(pair.certificate):
+        if pair and now < pki.not_after(pair.certificate):
             return pair
     return None
 
 
 def due(certificate: bytes) -> datetime:
     """When a certificate is renewed: after two thirds of its lifetime."""
-    issued = authority.not_before(certificate) + BACKDATE
-    return issued + (authority.not_after(certificate) - issued) * 2 / 3
+    issued = pki.not_before(certificate) + BACKDATE
+    return issued + (pki.not_after(certificate) - issued) * 2 / 3
 
 
 def _serves(view: View, issuer: KeyPair, now: datetime, policy: Policy) -> bool:
@@ -185,13 +185,13 @@ def _serves(view: View, issuer: KeyPair, now: datetime, policy: Policy) -> bool:
     if view.leaf is None:
         return False
     leaf = view.leaf.certificate
-    if authority.names_of(leaf) != frozenset(policy.names) or now >= due(leaf):
+    if pki.names_of(leaf) != frozenset(policy.names) or now >= due(leaf):
         return False
-    if authority.issued_by(leaf, issuer.certificate):
+    if pki.issued_by(leaf, issuer.certificate):
         return True
     # The Secret was lost and nothing signs yet: verifiers already trust the old leaf.
     adopted = (old.certificate for old in view.keyring.retired)
-    return view.keyring.signing is None and any(authority.issued_by(leaf, ca) for ca in adopted)
+    return view.keyring.signing is None and any(pki.issued_by(leaf, ca) for ca in adopted)
 
 
 def _lost(view: View, now: datetime) -> tuple[bytes, ...]:
@@ -199,24 +199,24 @@ def _lost(view: View, now: datetime) -> tuple[bytes, ...]:
     found: dict[bytes, None] = {}
     for bundle in view.entries.values():
         try:
-            found |= dict.fromkeys(authority.split(bundle))
+            found |= dict.fromkeys(pki.split(bundle))
         except ValueError:
             continue  # whatever somebody wrote there, none of our leaves chains to it
     known = view.keyring.certificates()
-    return tuple(ca for ca in found if ca not in known and authority.is_ours(ca) and now < authority.not_after(ca))
+    return tuple(ca for ca in found if ca not in known and pki.is_ours(ca) and now < pki.not_after(ca))
 
 
 def _droppable(ring: Keyring, now: datetime) -> tuple[bytes, ...]:
-    ends = ((old.certificate, min(old.until, authority.not_after(old.certificate))) for old in ring.retired)
+    ends = ((old.certificate, min(old.until, pki.not_after(old.certificate))) for old in ring.retired)
     return tuple(certificate for certificate, end in ends if now >= end)
 
 
 def _next(view: View, issuer: KeyPair, now: datetime, policy: Policy) -> datetime:
     """The earliest time at which `decide` may decide differently for the same view."""
-    moments = [due(issuer.certificate), authority.not_after(issuer.certificate)]
+    moments = [due(issuer.certificate), pki.not_after(issuer.certificate)]
     if view.leaf:
         moments.append(due(view.leaf.certificate))
     if view.settled:
         moments.append(view.settled + policy.overlap)
-    moments += [min(old.until, authority.not_after(old.certificate)) for old in view.keyring.retired]
+    moments += [min(old.until, pki.not_after(old.certificate)) for old in view.keyring.retired]
     return min((moment for moment in moments if moment > now), default=now + policy.overlap)

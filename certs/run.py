@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from certs import authority, directory, rotation, state
+from certs import directory, pki, rotation, state
 from certs.api import ApiError, Clock, Conflict, Unreachable, now
 from certs.metrics import Metrics
-from certs.rotation import DropOld, IssueLeaf, Keep, NewAuthority, Policy, Promote, PublishBundle, View
+from certs.rotation import DropOld, IssueLeaf, Keep, NewCA, Policy, Promote, PublishBundle, View
 from certs.state import State
 from certs.store import Reading, Store
 
@@ -24,7 +24,7 @@ from certs.store import Reading, Store
 PAUSE = timedelta(milliseconds=100)
 BACKOFF_FIRST, BACKOFF_MAX = timedelta(milliseconds=250), timedelta(seconds=30)
 EVENTS = {
-    NewAuthority: "CA created",
+    NewCA: "CA created",
     PublishBundle: "caBundle written",
     IssueLeaf: "leaf issued",
     Promote: "upcoming CA signs now",
@@ -114,16 +114,16 @@ class Loop:
         if isinstance(action, IssueLeaf):
             self._do(action, self._view)
 
-    def _do(self, action: NewAuthority | PublishBundle | IssueLeaf | Promote | DropOld, view: View) -> None:
+    def _do(self, action: NewCA | PublishBundle | IssueLeaf | Promote | DropOld, view: View) -> None:
         """Take one step. Raises ApiError or OSError."""
         match action:
             case IssueLeaf(issuer):
-                leaf = authority.issue(issuer, self.policy.names, self._now(), self.policy.leaf_lifetime)
+                leaf = pki.issue(issuer, self.policy.names, self._now(), self.policy.leaf_lifetime)
                 self._view = replace(view, leaf=leaf)
                 self._publish("")
             case PublishBundle(bundle):
                 self.store.write_bundle(self._known(), bundle)
-            case NewAuthority() | Promote() | DropOld():
+            case NewCA() | Promote() | DropOld():
                 ring = rotation.changed(view.keyring, action, self._now(), self.policy)
                 self.store.write_keyring(self._known(), ring)
         self.metrics.steps.labels(type(action).__name__).inc()
@@ -213,15 +213,15 @@ def _facts(action: object, view: View) -> dict[str, object]:
     """What the log line of a step contains; never a key."""
     match action:
         case IssueLeaf(issuer):
-            end = authority.not_after(view.leaf.certificate).isoformat() if view.leaf else ""
-            return {"not_after": end, "ca": authority.name_of(issuer.certificate)}
+            end = pki.not_after(view.leaf.certificate).isoformat() if view.leaf else ""
+            return {"not_after": end, "ca": pki.name_of(issuer.certificate)}
         case PublishBundle(bundle):
-            names = [authority.name_of(ca) for ca in authority.split(bundle)]
+            names = [pki.name_of(ca) for ca in pki.split(bundle)]
             return {"entries": [n for n, found in view.entries.items() if found != bundle], "bundle": names}
-        case NewAuthority(adopted):
-            return {"adopted": [authority.name_of(ca) for ca in adopted]}
+        case NewCA(adopted):
+            return {"adopted": [pki.name_of(ca) for ca in adopted]}
         case DropOld(certificates):
-            return {"dropped": [authority.name_of(ca) for ca in certificates]}
+            return {"dropped": [pki.name_of(ca) for ca in certificates]}
         case Promote() if view.keyring.upcoming:
-            return {"ca": authority.name_of(view.keyring.upcoming.certificate)}
+            return {"ca": pki.name_of(view.keyring.upcoming.certificate)}
     return {}

@@ -17,7 +17,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
-from certs import authority, rotation
+from certs import pki, rotation
 from certs.keyring import stamp
 from certs.rotation import View
 
@@ -45,10 +45,10 @@ def describe(view: View, now: datetime, problem: str = "") -> State:
         ready=bool(entries) and all(entries.values()),
         problem=problem or _lacking(entries),
         entries=entries,
-        bundle=tuple(authority.fingerprint(ca) for ca in view.keyring.certificates()),
-        leafAuthority=_leaf_authority(view),
-        leafNotAfter=stamp(authority.not_after(view.leaf.certificate)) if view.leaf else "",
-        authorityNotAfter=stamp(authority.not_after(signer.certificate)) if signer else "",
+        bundle=tuple(pki.fingerprint(ca) for ca in view.keyring.certificates()),
+        leafAuthority=_leaf_issuer(view),
+        leafNotAfter=stamp(pki.not_after(view.leaf.certificate)) if view.leaf else "",
+        authorityNotAfter=stamp(pki.not_after(signer.certificate)) if signer else "",
         rotating=view.keyring.upcoming is not None,
         rotations=view.keyring.rotations,
     )
@@ -61,18 +61,16 @@ def to_json(state: State) -> bytes:
 
 def _trusts(view: View, bundle: bytes) -> bool:
     try:
-        return view.leaf is not None and any(
-            authority.issued_by(view.leaf.certificate, ca) for ca in authority.split(bundle)
-        )
+        return view.leaf is not None and any(pki.issued_by(view.leaf.certificate, ca) for ca in pki.split(bundle))
     except ValueError:
         return False
 
 
-def _leaf_authority(view: View) -> str:
+def _leaf_issuer(view: View) -> str:
     if view.leaf is None:
         return ""
-    signers = (ca for ca in view.keyring.certificates() if authority.issued_by(view.leaf.certificate, ca))
-    return next((authority.fingerprint(ca) for ca in signers), "")
+    signers = (ca for ca in view.keyring.certificates() if pki.issued_by(view.leaf.certificate, ca))
+    return next((pki.fingerprint(ca) for ca in signers), "")
 
 
 def _lacking(entries: dict[str, bool]) -> str:

@@ -97,7 +97,7 @@ def git(root: Path, *arguments: str) -> None:
 
 
 def test_another_tree_is_that_of_its_commit(repository: Path, tmp_path: Path) -> None:
-    """Whatever the checkout has by now, from whichever folder of it one asks; git is left knowing nothing of it."""
+    """Whatever the checkout has by now, from any folder in it; git has no record of it afterwards."""
     (repository / "setup.py").write_text("edited")
     name = against.check_out("HEAD~1", tmp_path / "tree", repository / "below")
 
@@ -107,7 +107,7 @@ def test_another_tree_is_that_of_its_commit(repository: Path, tmp_path: Path) ->
 
 
 def test_a_tree_that_does_not_compile_is_no_figure(repository: Path, tmp_path: Path) -> None:
-    """It is an error that says what the build said."""
+    """The error contains the output of the build."""
     against.check_out("HEAD~1", tmp_path / "tree", repository)
 
     with pytest.raises(against.NoFigures, match="HEAD~1 does not compile:\nno compiler for this"):
@@ -120,12 +120,12 @@ def test_a_commit_that_does_not_exist() -> None:
     done = subprocess.run(command, cwd=against.HERE, capture_output=True, text=True, check=False)
 
     assert done.returncode == 1
-    assert "benchmark stopped: git archive" in done.stderr
+    assert "benchmark aborted: git archive" in done.stderr
     assert "no-such-commit" in done.stderr
 
 
 def test_admit_of_a_tree_is_measured_without_its_benchmarks(tmp_path: Path) -> None:
-    """All that is needed of a tree is its packages, and the answers are told apart."""
+    """A tree needs only its packages; the length of each response is recorded."""
     (tmp_path / "webhook").symlink_to(against.HERE / "webhook")
     tree = against.Tree("only packages", tmp_path)
     body = tmp_path / "body.json"
@@ -137,7 +137,7 @@ def test_admit_of_a_tree_is_measured_without_its_benchmarks(tmp_path: Path) -> N
 
 
 def test_a_tree_without_admit_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    """The checkout that is installed would answer in its place."""
+    """The installed checkout must not be measured in its place."""
     with pytest.raises(against.NoFigures, match="nothing has no `admit` of its own"):
         against.admit(against.Tree("nothing", tmp_path), {})
 

@@ -49,7 +49,7 @@ def results(text: str, name: str) -> list[inject.Result]:
 
 
 def test_pages_have_blocks_that_we_know() -> None:
-    """A block whose fence says nothing, or something new, would be promised by nobody."""
+    """A block without a known word after its fence would not be tested."""
     assert [] == [(str(block), block.info) for block in page.blocks() if block.info not in page.KNOWN]
     for path in page.PAGES:
         fences = sum(line.startswith("```") for line in path.read_text().splitlines())
@@ -59,7 +59,7 @@ def test_pages_have_blocks_that_we_know() -> None:
 
 @pytest.mark.parametrize("block", manifests(), ids=names)
 def test_a_manifest_of_a_page_is_injected(block: Block) -> None:
-    """Nothing that we tell people to write is refused, and nothing of it is warned of."""
+    """No example is denied, and none produces a warning."""
     for result in results(block.text, str(block)):
         assert ((), ()) == (result.denied, result.warnings)
         assert "accel.io/injected" in result.after or "accel.io/" not in block.text
@@ -196,7 +196,7 @@ def is_value(path: list[str]) -> bool:
 
 
 def test_every_warning_is_documented() -> None:
-    """With its own words, so that a search for them finds the page."""
+    """With its own text, so that a search for it finds the page."""
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
 
     assert [] == [

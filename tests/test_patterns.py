@@ -19,7 +19,7 @@ from tests.support import budget
 from tests.support.patterns import Checker, Slow, check
 
 SHORT, LONG = 2_000, 16_000
-MOST, NOISE = 16.0, 50e-6  # growth of the time for eight times the text; seconds that are only noise
+MAX_GROWTH, NOISE = 16.0, 50e-6  # growth of the time for eight times the text; seconds that are only noise
 SEARCHES = {"search", "findall", "finditer", "sub", "subn", "split"}
 COMPARES = {
     "webhook.core.annotations": "a key with the few that there are, for the five warnings that an answer has room for",
@@ -132,7 +132,7 @@ def test_no_attack_takes_more_than_its_length(found: Found) -> None:
             texts = [text.encode("latin-1", "replace") for text in texts]
         with budget.within(LONG):
             short, long = (best(method, text) for text in texts)
-        assert long <= MOST * max(short, NOISE), f"{attack}: {short:.6f} s, then {long:.6f} s"
+        assert long <= MAX_GROWTH * max(short, NOISE), f"{attack}: {short:.6f} s, then {long:.6f} s"
 
 
 def best(method: Any, text: Any) -> float:

@@ -1,1 +1,1 @@
-"""Peers in Python, each a program of its own that is started beside the others."""
+"""Peers in Python; each is a program."""

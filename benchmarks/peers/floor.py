@@ -1,12 +1,12 @@
-"""The floor: our own server, with an answer that was made before it started.
+"""The floor: our own server with a constant response.
 
     python -m benchmarks.peers.floor --review jobset-pod --port N --metrics-port N --cert-file F --key-file F [--read]
 
-Everything is accel-injector's but the decision: the same sockets, HTTP, reading of the body, metrics and headers,
-and an answer of the same length. What is left between this and `accel serve` is `admission.admit`.
+Everything but the decision is accel-injector's: the same sockets, HTTP, reading of the body, metrics and headers, and
+a response of the same length. The difference to `accel serve` is `admission.admit`.
 
-With --read it reads each review as `admit` does and writes each answer anew, but decides nothing: the operations are
-ready. What is left then is what our own code decides, and no deciding could be faster than this server.
+With --read it decodes each review as `admit` does and encodes each response, but with a ready-made patch. The
+difference to `accel serve` is then the decision alone: however fast that is, `accel serve` cannot be faster than this.
 """
 
 import argparse
@@ -29,7 +29,7 @@ UID_LENGTH = 36
 
 
 class Constant:
-    """Answers every review as one review was answered, but for the uid, which an API server compares."""
+    """Gives every review the response to one review, but for the uid, which an API server compares."""
 
     def __init__(self, body: bytes) -> None:
         self._answer = admit(body, Site.parse(b"", "defaults", load.builtin()))
@@ -44,7 +44,7 @@ class Constant:
 
 
 class Undecided(Constant):
-    """Reads every review and writes the same patch each time, whatever was asked."""
+    """Decodes every review and encodes the same patch each time."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)

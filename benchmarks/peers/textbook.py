@@ -1,8 +1,8 @@
-"""A webhook as tutorials write it in Python: FastAPI, the object as a dict, deepcopy, mutate, jsonpatch's diff.
+"""A webhook as in Python tutorials: FastAPI, the object as a dict, deepcopy, mutate, jsonpatch's diff.
 
     python -m benchmarks.peers.textbook --port N --cert-file F --key-file F
 
-It does what accel-injector does for the recorded TPU Pods, and no more. It is here to be measured against.
+It does what accel-injector does for the recorded TPU Pods, and no more. It exists only for comparison.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def mutate(review: dict[str, Any]) -> dict[str, Any]:
 
 
 def inject(pod: dict[str, Any], name: str, shape: dict[str, Any]) -> None:
-    """Give the Pod's first container one host's chips, and the Pod a place where they are."""
+    """Give the Pod's first container one host's chips, and the Pod their node selector and toleration."""
     spec, annotations = pod["spec"], pod["metadata"]["annotations"]
     annotations["accel.io/injected"] = name
     container = spec["containers"][0]
@@ -60,7 +60,7 @@ def inject(pod: dict[str, Any], name: str, shape: dict[str, Any]) -> None:
 
 
 def multislice(annotations: dict[str, str], subdomain: str) -> list[dict[str, Any]]:
-    """What tells the slices of a JobSet about each other."""
+    """The variables that the slices of a JobSet need to find each other."""
     prefix = f"{annotations[JOBSET + 'jobset-name']}-{annotations[JOBSET + 'replicatedjob-name']}"
     return [
         from_annotation("MEGASCALE_NUM_SLICES", "replicatedjob-replicas"),

@@ -15,7 +15,7 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from certs import authority, duration
+from certs import duration, pki
 from certs.cli import certs_app
 
 
@@ -27,16 +27,16 @@ def accel_certs(*arguments: str) -> Result:
 
 
 def test_issue_into_a_directory(tmp_path: Path) -> None:
-    """A CA and a certificate for the Service's names are written, keys private, and the next step is said."""
+    """A CA and a certificate for the Service's names are written, with private keys, and the next step is printed."""
     folder = tmp_path / "tls"
     result = accel_certs("issue", f"--dir={folder}", "--service=inj", "--namespace=ns", "--name=10.0.0.1")
 
     assert result.exit_code == 0
     assert f"--set-file tls.caBundle={folder}/ca.crt" in result.stderr
     certificate, bundle = ((folder / name).read_bytes() for name in ("tls.crt", "ca.crt"))
-    names = [*authority.service_names("inj", "ns"), "10.0.0.1"]
-    assert authority.valid_at(certificate, bundle, names, datetime.now(UTC))
-    assert authority.matches(authority.KeyPair(certificate, (folder / "tls.key").read_bytes()))
+    names = [*pki.service_names("inj", "ns"), "10.0.0.1"]
+    assert pki.valid_at(certificate, bundle, names, datetime.now(UTC))
+    assert pki.matches(pki.KeyPair(certificate, (folder / "tls.key").read_bytes()))
     assert {stat.S_IMODE((folder / f"{name}.key").stat().st_mode) for name in ("ca", "tls")} == {0o600}
 
 
@@ -50,7 +50,7 @@ def test_issue_again_keeps_the_ca(tmp_path: Path) -> None:
     assert "from the existing CA" in result.stderr
     after = {name: (tmp_path / name).read_bytes() for name in before}
     assert {name: after[name] == before[name] for name in before} == {"ca.crt": True, "ca.key": True, "tls.crt": False}
-    left = authority.not_after(after["tls.crt"]) - datetime.now(UTC)
+    left = pki.not_after(after["tls.crt"]) - datetime.now(UTC)
     assert timedelta(days=89) < left <= timedelta(days=90)
 
 
@@ -63,13 +63,13 @@ def test_issue_as_a_secret() -> None:
     assert secret["metadata"] == {"name": "webhook-tls", "namespace": "ns"}
     values = {key: base64.b64decode(value) for key, value in secret["data"].items()}
     assert sorted(values) == ["ca.crt", "tls.crt", "tls.key"]
-    assert authority.issued_by(values["tls.crt"], values["ca.crt"])
+    assert pki.issued_by(values["tls.crt"], values["ca.crt"])
     assert "key is not kept" in result.stderr
 
 
 def test_issue_refuses_a_ca_it_did_not_make(tmp_path: Path) -> None:
     """Neither half of a pair nor an expired CA is taken for one."""
-    ca, other = (authority.new_ca(datetime.now(UTC) - timedelta(days=400)) for _ in range(2))
+    ca, other = (pki.new_ca(datetime.now(UTC) - timedelta(days=400)) for _ in range(2))
     (tmp_path / "ca.crt").write_bytes(ca.certificate)
     (tmp_path / "ca.key").write_bytes(other.key)
     assert "not a pair that this command created" in accel_certs("issue", f"--dir={tmp_path}").stderr
@@ -80,7 +80,7 @@ def test_issue_refuses_a_ca_it_did_not_make(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["issue"], "--dir DIR"),
         (["issue", "--secret=x", "--leaf-lifetime=soon"], "--leaf-lifetime: 'soon' is not a duration"),
@@ -94,18 +94,18 @@ def test_issue_refuses_a_ca_it_did_not_make(tmp_path: Path) -> None:
         (["rotate", "--kubeconfig=/no/such"], "cannot reach the API server"),
     ],
 )
-def test_errors_are_one_sentence(arguments: list[str], said: str) -> None:
+def test_errors_are_one_sentence(arguments: list[str], message: str) -> None:
     """What cannot be done ends with exit code 1 and one line that names the fault."""
     result = accel_certs(*arguments)
 
     assert result.exit_code == 1
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stderr.startswith("accel certs: ")
     assert result.stderr.count("\n") == 1
 
 
 def test_show_a_directory(tmp_path: Path) -> None:
-    """The table tells names, ends and what is left; an expired or untrusted certificate is exit code 1."""
+    """The table shows names, expiry and remaining time; an expired or untrusted certificate gives exit code 1."""
     accel_certs("issue", f"--dir={tmp_path}", "--leaf-lifetime=90d")
     result = accel_certs("show", f"--dir={tmp_path}")
     assert result.exit_code == 0
@@ -113,13 +113,13 @@ def test_show_a_directory(tmp_path: Path) -> None:
     assert "89d 23h" in result.stdout
 
     old = datetime.now(UTC) - timedelta(days=8)
-    ca = authority.new_ca(old)
-    (tmp_path / "tls.crt").write_bytes(authority.issue(ca, ["localhost"], old).certificate)
+    ca = pki.new_ca(old)
+    (tmp_path / "tls.crt").write_bytes(pki.issue(ca, ["localhost"], old).certificate)
     rows = accel_certs("show", f"--dir={tmp_path}", "-o", "json")
     assert rows.exit_code == 1
     assert [row["note"].split(";")[0] for row in json.loads(rows.stdout)] == ["expired", ""]
 
-    (tmp_path / "tls.crt").write_bytes(authority.issue(ca, ["localhost"], datetime.now(UTC)).certificate)
+    (tmp_path / "tls.crt").write_bytes(pki.issue(ca, ["localhost"], datetime.now(UTC)).certificate)
     strange = accel_certs("show", f"--dir={tmp_path}", "-o", "json")
     assert "not trusted by the bundle" in json.loads(strange.stdout)[0]["note"]
 
@@ -144,7 +144,7 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
 
 
 def test_show_an_endpoint(endpoint: str) -> None:
-    """What a server shows is told, though nobody here trusts it."""
+    """The certificate that a server presents is shown, although it is not trusted here."""
     rows = json.loads(accel_certs("show", f"--server={endpoint}", "-o", "json").stdout)
 
     assert len(rows) == 1

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from certs import authority, directory
-from certs.authority import KeyPair
+from certs import directory, pki
+from certs.pki import KeyPair
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-CA = authority.new_ca(NOW)
+CA = pki.new_ca(NOW)
 
 
 def leaf() -> KeyPair:
     """A certificate with a key of its own."""
-    return authority.issue(CA, ["localhost"], NOW)
+    return pki.issue(CA, ["localhost"], NOW)
 
 
 def files(pair: KeyPair) -> dict[str, bytes]:
@@ -54,7 +54,7 @@ def test_leftovers_go(tmp_path: Path) -> None:
 
 
 def test_a_plain_file_is_replaced(tmp_path: Path) -> None:
-    """A file that somebody put in the place of a symlink gives way."""
+    """A file in the place of a symlink is replaced."""
     (tmp_path / "tls.crt").write_bytes(b"plain")
     pair = leaf()
 

@@ -9,14 +9,14 @@ from functools import lru_cache
 
 import pytest
 
-from certs import authority, keyring, rotation
-from certs.authority import KeyPair
+from certs import keyring, pki, rotation
 from certs.keyring import Keyring, Retired
+from certs.pki import KeyPair
 from certs.rotation import (
     DropOld,
     IssueLeaf,
     Keep,
-    NewAuthority,
+    NewCA,
     Policy,
     Promote,
     PublishBundle,
@@ -26,7 +26,7 @@ from certs.rotation import (
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
-NAMES = authority.service_names("accel-injector", "accel-system")
+NAMES = pki.service_names("accel-injector", "accel-system")
 POLICY = Policy(NAMES)
 ENTRIES = ("pods.accel.io", "jobset.workloads.accel.io")
 
@@ -45,7 +45,7 @@ def view(
 
 def issued(ca: KeyPair, at: datetime = NOW) -> KeyPair:
     """A leaf with the Service's names."""
-    return authority.issue(ca, NAMES, at)
+    return pki.issue(ca, NAMES, at)
 
 
 # What a replica does, by the age of things
@@ -59,26 +59,26 @@ def issued(ca: KeyPair, at: datetime = NOW) -> KeyPair:
         (5 * DAY, 5 * DAY, IssueLeaf),
         (8 * DAY, 8 * DAY, IssueLeaf),
         (243 * DAY, 1 * DAY, Keep),
-        (244 * DAY, 1 * DAY, NewAuthority),
+        (244 * DAY, 1 * DAY, NewCA),
         (244 * DAY, 5 * DAY, IssueLeaf),
-        (300 * DAY, 1 * DAY, NewAuthority),
-        (366 * DAY, 1 * DAY, NewAuthority),
+        (300 * DAY, 1 * DAY, NewCA),
+        (366 * DAY, 1 * DAY, NewCA),
     ],
 )
 def test_renewal_by_age(ca_age: timedelta, leaf_age: timedelta, expected: type) -> None:
-    """A leaf is renewed at two thirds of seven days, an authority at two thirds of a year, the leaf first."""
-    ca = authority.new_ca(NOW - ca_age)
+    """A leaf is renewed at two thirds of seven days, a CA at two thirds of a year, the leaf first."""
+    ca = pki.new_ca(NOW - ca_age)
     seen = view(Keyring(signing=ca), leaf=issued(ca, NOW - leaf_age), settled=NOW - HOUR)
 
     assert isinstance(decide(seen, NOW, POLICY), expected)
 
 
 def test_first_start() -> None:
-    """An empty Secret gets an authority, then the replica a leaf at once, then the entries the bundle."""
+    """An empty Secret gets a CA, then the replica a leaf at once, then the entries the bundle."""
     empty = View(Keyring(), dict.fromkeys(ENTRIES, b""))
     action = decide(empty, NOW, POLICY)
-    assert action == NewAuthority(())
-    assert isinstance(action, NewAuthority)
+    assert action == NewCA(())
+    assert isinstance(action, NewCA)
 
     ring = rotation.changed(Keyring(), action, NOW, POLICY)
     assert (ring.signing, ring.retired) == (None, ())
@@ -91,19 +91,19 @@ def test_first_start() -> None:
     assert decide(view(ring, leaf=leaf, settled=NOW - 2 * MINUTE), NOW, POLICY) == Promote()
 
     ring = rotation.changed(ring, Promote(), NOW, POLICY)
-    assert ring.rotations == 0, "the first authority replaces none"
+    assert ring.rotations == 0, "the first CA is no rotation"
     assert isinstance(decide(view(ring, leaf=leaf, settled=NOW), NOW, POLICY), Keep), "the leaf stays as it is"
 
 
 def test_rotation_step_by_step() -> None:
     """Publish both, wait the overlap, promote, re-issue, and only 35 days later drop the old one."""
-    old = authority.new_ca(NOW - 244 * DAY)
+    old = pki.new_ca(NOW - 244 * DAY)
     leaf = issued(old)
     ring = Keyring(signing=old)
-    ring = rotation.changed(ring, NewAuthority(), NOW, POLICY)
+    ring = rotation.changed(ring, NewCA(), NOW, POLICY)
     new = ring.upcoming
     assert new is not None
-    assert authority.split(ring.bundle()) == [new.certificate, old.certificate]
+    assert pki.split(ring.bundle()) == [new.certificate, old.certificate]
 
     assert decide(view(ring, leaf=leaf, bundle=old.certificate), NOW, POLICY) == PublishBundle(ring.bundle())
     waiting = view(ring, leaf=leaf, settled=NOW)
@@ -124,8 +124,8 @@ def test_rotation_step_by_step() -> None:
 
 
 def test_the_overlap_starts_again_when_the_bundle_was_cleared() -> None:
-    """Only an unbroken sight of both authorities in every entry counts towards the overlap."""
-    ring = Keyring(signing=authority.new_ca(NOW - 244 * DAY), upcoming=authority.new_ca(NOW))
+    """Only an unbroken sight of both CAs in every entry counts towards the overlap."""
+    ring = Keyring(signing=pki.new_ca(NOW - 244 * DAY), upcoming=pki.new_ca(NOW))
     seen = view(ring, settled=NOW)
     partly = replace(seen, entries={**seen.entries, ENTRIES[1]: b""})
 
@@ -138,14 +138,14 @@ def test_the_overlap_starts_again_when_the_bundle_was_cleared() -> None:
 
 def test_a_clock_set_back_does_not_stop_a_rotation() -> None:
     """Where the clock was put back by a year the overlap is counted from its new time."""
-    seen = view(Keyring(signing=authority.new_ca(NOW), upcoming=authority.new_ca(NOW)), settled=NOW)
+    seen = view(Keyring(signing=pki.new_ca(NOW), upcoming=pki.new_ca(NOW)), settled=NOW)
 
     assert rotation.settled(seen, seen, NOW - 365 * DAY) == NOW - 365 * DAY
 
 
 def test_a_configuration_without_entries_promotes_nobody() -> None:
     """While the webhook configuration is absent nothing is published, and the leaf is there already."""
-    ring = Keyring(signing=authority.new_ca(NOW - 244 * DAY), upcoming=authority.new_ca(NOW))
+    ring = Keyring(signing=pki.new_ca(NOW - 244 * DAY), upcoming=pki.new_ca(NOW))
     assert ring.signing is not None
     seen = View(ring, {}, issued(ring.signing))
 
@@ -154,10 +154,10 @@ def test_a_configuration_without_entries_promotes_nobody() -> None:
     assert isinstance(decide(seen, NOW + DAY, POLICY), Keep)
 
 
-@pytest.mark.parametrize("found", [b"", b"junk", authority.new_ca(NOW).certificate])
+@pytest.mark.parametrize("found", [b"", b"junk", pki.new_ca(NOW).certificate])
 def test_one_wrong_entry_is_repaired(found: bytes) -> None:
     """An entry that was cleared, replaced or added gets the bundle, whatever the others say."""
-    ca = authority.new_ca(NOW)
+    ca = pki.new_ca(NOW)
     seen = view(Keyring(signing=ca), leaf=issued(ca))
 
     action = decide(replace(seen, entries={**seen.entries, "added.accel.io": found}), NOW, POLICY)
@@ -167,21 +167,21 @@ def test_one_wrong_entry_is_repaired(found: bytes) -> None:
 
 def test_a_wish_starts_a_rotation() -> None:
     """The annotation starts one rotation, not two, and a wish during a rotation is met by it."""
-    ca = authority.new_ca(NOW)
+    ca = pki.new_ca(NOW)
     asked = view(Keyring(signing=ca, wanted="now"), leaf=issued(ca))
-    assert decide(asked, NOW, POLICY) == NewAuthority()
+    assert decide(asked, NOW, POLICY) == NewCA()
 
-    ring = rotation.changed(asked.keyring, NewAuthority(), NOW, POLICY)
+    ring = rotation.changed(asked.keyring, NewCA(), NOW, POLICY)
     assert (ring.wanted, ring.distrust) == ("", False)
     again = replace(ring, wanted="now")
     assert isinstance(decide(view(again, leaf=issued(ca)), NOW, POLICY), Keep)
     assert rotation.changed(again, Promote(), NOW, POLICY).wanted == ""
 
 
-def test_a_distrusted_authority_goes_after_one_more_overlap() -> None:
-    """After a leak the old authority leaves the bundle as soon as replicas had an overlap to re-issue."""
-    old = authority.new_ca(NOW)
-    ring = rotation.changed(Keyring(signing=old, wanted="distrust"), NewAuthority(), NOW, POLICY)
+def test_a_distrusted_ca_goes_after_one_more_overlap() -> None:
+    """After a leak the old CA is removed from the bundle once replicas had an overlap to get new leaves."""
+    old = pki.new_ca(NOW)
+    ring = rotation.changed(Keyring(signing=old, wanted="distrust"), NewCA(), NOW, POLICY)
     assert ring.distrust
     ring = rotation.changed(ring, Promote(), NOW, POLICY)
     assert not ring.distrust
@@ -193,14 +193,14 @@ def test_a_distrusted_authority_goes_after_one_more_overlap() -> None:
 
 
 def test_a_lost_secret_breaks_no_leaf() -> None:
-    """A Secret that was emptied by hand is filled anew, and the authorities in use stay trusted meanwhile."""
-    ca = authority.new_ca(NOW - 30 * DAY)
-    foreign, expired = b"junk", authority.new_ca(NOW - 400 * DAY)
+    """A Secret that was emptied by hand is filled again, and the CAs in use stay trusted meanwhile."""
+    ca = pki.new_ca(NOW - 30 * DAY)
+    foreign, expired = b"junk", pki.new_ca(NOW - 400 * DAY)
     leaf = issued(ca, NOW - DAY)
     found = {"a": ca.certificate + expired.certificate, "b": foreign}
     action = decide(View(Keyring(), found, leaf), NOW, POLICY)
-    assert action == NewAuthority((ca.certificate,))
-    assert isinstance(action, NewAuthority)
+    assert action == NewCA((ca.certificate,))
+    assert isinstance(action, NewCA)
 
     ring = rotation.changed(Keyring(), action, NOW, POLICY)
     assert decide(view(ring, leaf=leaf, settled=NOW), NOW, POLICY) == Keep(NOW + 2 * MINUTE), "the old leaf serves on"
@@ -211,15 +211,15 @@ def test_a_lost_secret_breaks_no_leaf() -> None:
 
 def test_a_leaf_for_other_names_is_replaced() -> None:
     """After the Service was renamed the leaf is issued anew."""
-    ca = authority.new_ca(NOW)
-    other = authority.issue(ca, ["old-name.accel-system.svc"], NOW)
+    ca = pki.new_ca(NOW)
+    other = pki.issue(ca, ["old-name.accel-system.svc"], NOW)
 
     assert decide(view(Keyring(signing=ca), leaf=other), NOW, POLICY) == IssueLeaf(ca)
 
 
-def test_a_clock_far_behind_makes_no_authority() -> None:
-    """A replica whose clock says last year takes its leaf from the authority that is there."""
-    ca = authority.new_ca(NOW)
+def test_a_clock_far_behind_makes_no_ca() -> None:
+    """A replica whose clock says last year takes its leaf from the CA that is there."""
+    ca = pki.new_ca(NOW)
 
     assert decide(view(Keyring(signing=ca)), NOW - 365 * DAY, POLICY) == IssueLeaf(ca)
 
@@ -234,7 +234,7 @@ def test_a_clock_far_behind_makes_no_authority() -> None:
     ],
 )
 def test_a_policy_that_cannot_hold_is_refused(leaf: timedelta, ca: timedelta, overlap: timedelta) -> None:
-    """Lifetimes that would let a leaf outlive its authority are an error at the start."""
+    """Lifetimes that would let a leaf outlive its CA are an error at the start."""
     with pytest.raises(ValueError, match="lifetime"):
         Policy(NAMES, leaf, ca, overlap)
 
@@ -245,11 +245,11 @@ def test_a_policy_that_cannot_hold_is_refused(leaf: timedelta, ca: timedelta, ov
 def test_keyring_survives_the_secret() -> None:
     """Every part of a keyring comes back from the Secret's data as it was written."""
     ring = Keyring(
-        signing=authority.new_ca(NOW),
-        upcoming=authority.new_ca(NOW),
+        signing=pki.new_ca(NOW),
+        upcoming=pki.new_ca(NOW),
         retired=(
-            Retired(authority.new_ca(NOW).certificate, NOW + DAY),
-            Retired(authority.new_ca(NOW).certificate, NOW),
+            Retired(pki.new_ca(NOW).certificate, NOW + DAY),
+            Retired(pki.new_ca(NOW).certificate, NOW),
         ),
         rotations=3,
         distrust=True,
@@ -266,20 +266,20 @@ def test_keyring_survives_the_secret() -> None:
         {"ca.key": ""},
         {"ca.key": "!!"},
         {"ca.crt": "anVuaw=="},
-        {"ca.key": keyring.to_secret(Keyring(signing=authority.new_ca(NOW)))["ca.key"]},
+        {"ca.key": keyring.to_secret(Keyring(signing=pki.new_ca(NOW)))["ca.key"]},
     ],
     ids=["no key", "not base64", "no certificate", "another key"],
 )
 def test_a_broken_secret_is_an_absent_one(broken: dict[str, str]) -> None:
-    """An authority whose halves cannot be used together counts as absent, and nothing raises."""
-    data = keyring.to_secret(Keyring(signing=authority.new_ca(NOW), rotations=2))
+    """A CA whose certificate and key do not match counts as absent, without an exception."""
+    data = keyring.to_secret(Keyring(signing=pki.new_ca(NOW), rotations=2))
 
     assert keyring.from_secret({**data, **broken}, {}) == Keyring(rotations=2)
 
 
-def test_lost_notes_keep_retired_authorities() -> None:
-    """Without its notes a retired authority stays trusted to its end: that breaks no call."""
-    ring = Keyring(signing=authority.new_ca(NOW), retired=(Retired(authority.new_ca(NOW).certificate, NOW),))
+def test_lost_notes_keep_retired_cas() -> None:
+    """Without its record a retired CA stays trusted until it expires, which breaks no call."""
+    ring = Keyring(signing=pki.new_ca(NOW), retired=(Retired(pki.new_ca(NOW).certificate, NOW),))
     data = keyring.to_secret(ring) | {"keyring.json": "e30="}
 
     assert [old.until for old in keyring.from_secret(data, {}).retired] == [NOW + 365 * DAY]
@@ -344,7 +344,7 @@ class Replica:
         now = true_time + self.skew
         action = decide(self.seen, now, policy)
         if isinstance(action, IssueLeaf):
-            self.leaf = authority.issue(action.issuer, policy.names, now, policy.leaf_lifetime)
+            self.leaf = pki.issue(action.issuer, policy.names, now, policy.leaf_lifetime)
             self.leaves += 1
             return True
         if isinstance(action, Keep) or self.cut_off[0] <= true_time < self.cut_off[1]:
@@ -356,27 +356,27 @@ class Replica:
         return True
 
 
-split = lru_cache(authority.split)
+split = lru_cache(pki.split)
 
 
 def trusts(world: World, leaf: KeyPair) -> bool:
-    """Whether every entry holds the leaf's authority."""
+    """Whether every entry holds the leaf's CA."""
     bundles = (split(bundle) for bundle in world.entries.values())
-    return all(any(authority.issued_by(leaf.certificate, ca) for ca in bundle) for bundle in bundles)
+    return all(any(pki.issued_by(leaf.certificate, ca) for ca in bundle) for bundle in bundles)
 
 
 def assert_answers(world: World, replica: Replica, now: datetime, *, deep: bool) -> None:
-    """Whoever trusts any one entry accepts the replica's leaf, by clocks five minutes apart too."""
+    """A client that trusts any one entry accepts the replica's leaf, even if clocks differ by five minutes."""
     assert replica.leaf is not None
     leaf = replica.leaf.certificate
     for bundle, entry in {bundle: entry for entry, bundle in world.entries.items()}.items():  # most have the same
-        signer = next((ca for ca in split(bundle) if authority.issued_by(leaf, ca)), None)
-        assert signer is not None, f"{now}: a leaf's authority is outside {entry}"
+        signer = next((ca for ca in split(bundle) if pki.issued_by(leaf, ca)), None)
+        assert signer is not None, f"{now}: a leaf's CA is outside {entry}"
         for at in (now - 5 * MINUTE, now + 5 * MINUTE):
             for certificate in (leaf, signer):
-                assert authority.not_before(certificate) <= at < authority.not_after(certificate), f"{now}: expired"
+                assert pki.not_before(certificate) <= at < pki.not_after(certificate), f"{now}: expired"
         if deep:
-            assert authority.valid_at(leaf, bundle, NAMES, now), f"{now}: refused"
+            assert pki.valid_at(leaf, bundle, NAMES, now), f"{now}: refused"
 
 
 def hours(years: int) -> Iterator[datetime]:
@@ -396,7 +396,7 @@ MONTH = (NOW + 230 * DAY, NOW + 261 * DAY)  # the first rotation (day 243) falls
     ids=["clocks apart, one away for a month, one cut off for a month", "all away for a month"],
 )
 def test_ten_years(replicas: list[Replica]) -> None:
-    """Hour by hour for ten years, no leaf or authority is expired and no leaf hangs outside the bundle."""
+    """Hour by hour for ten years, no leaf or CA is expired and every leaf chains to the bundle."""
     world = World()
     samples = 0
     for number, now in enumerate(hours(10)):
@@ -417,8 +417,8 @@ def test_ten_years(replicas: list[Replica]) -> None:
     leaves = sum(replica.leaves for replica in replicas)
     races = world.conflicts
     print(f"{samples} samples, {leaves} leaves, {world.ring.rotations} CA rotations, {races} races lost")
-    assert world.ring.rotations == 14, "an authority every 243 days and a little"
-    assert len(authority.split(world.ring.bundle())) <= 2
+    assert world.ring.rotations == 14, "a CA every 243 days and a little"
+    assert len(pki.split(world.ring.bundle())) <= 2
 
 
 @pytest.mark.parametrize("seed", range(2))

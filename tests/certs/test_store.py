@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certs import authority, directory, inventory, keyring, rotation, state, store
+from certs import directory, inventory, keyring, pki, rotation, state, store
 from certs.api import Api, NoCredentials, Unreachable, connect
 from certs.keyring import Keyring
 from certs.rotation import Policy, View
@@ -28,9 +28,9 @@ from certs.run import Loop
 from certs.store import Reading, Store
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-CA = authority.new_ca(NOW)
-DER = authority.parse(CA.certificate).public_bytes(Encoding.DER)
-NAMES = authority.service_names("accel-injector", "accel-system")
+CA = pki.new_ca(NOW)
+DER = pki.parse(CA.certificate).public_bytes(Encoding.DER)
+NAMES = pki.service_names("accel-injector", "accel-system")
 
 
 def encoded(pem: bytes) -> str:
@@ -79,8 +79,8 @@ def test_the_patch_fills_what_differs_and_nothing_else() -> None:
 
 def test_the_secret_keeps_its_lock_and_what_others_put_there() -> None:
     """Our keys are replaced as a whole, everybody else's stay, and a wish that was met is taken away."""
-    ring = Keyring(signing=authority.new_ca(NOW))
-    stale = keyring.to_secret(Keyring(signing=authority.new_ca(NOW), upcoming=authority.new_ca(NOW)))
+    ring = Keyring(signing=pki.new_ca(NOW))
+    stale = keyring.to_secret(Keyring(signing=pki.new_ca(NOW), upcoming=pki.new_ca(NOW)))
     secret = {
         "metadata": {
             "resourceVersion": "3",
@@ -104,24 +104,24 @@ def test_the_secret_keeps_its_lock_and_what_others_put_there() -> None:
 
 
 def test_state_of_a_replica() -> None:
-    """Ready means that every entry trusts the authority of our own leaf, whatever else it trusts."""
-    ca, other = authority.new_ca(NOW), authority.new_ca(NOW)
-    leaf = authority.issue(ca, NAMES, NOW)
+    """Ready means that every entry trusts the CA of our own leaf, whatever else it trusts."""
+    ca, other = pki.new_ca(NOW), pki.new_ca(NOW)
+    leaf = pki.issue(ca, NAMES, NOW)
     ring = Keyring(signing=ca, upcoming=other, rotations=4)
     held = {"a": ca.certificate, "b": other.certificate + ca.certificate}
 
-    said = state.describe(View(ring, held, leaf), NOW)
-    assert (said.ready, said.problem, said.rotating, said.rotations) == (True, "", True, 4)
-    assert said.leafAuthority == authority.fingerprint(ca.certificate)
-    assert said.leafNotAfter == "2026-03-08T12:00:00Z"
-    assert said.authorityNotAfter == "2027-03-01T12:00:00Z"
+    described = state.describe(View(ring, held, leaf), NOW)
+    assert (described.ready, described.problem, described.rotating, described.rotations) == (True, "", True, 4)
+    assert described.leafAuthority == pki.fingerprint(ca.certificate)
+    assert described.leafNotAfter == "2026-03-08T12:00:00Z"
+    assert described.authorityNotAfter == "2027-03-01T12:00:00Z"
 
     lacking = state.describe(View(ring, {**held, "c": other.certificate, "d": b"junk"}, leaf), NOW)
     assert lacking.ready is False
     assert lacking.entries == {"a": True, "b": True, "c": False, "d": False}
     assert lacking.problem == "caBundle of c, d does not contain the CA of our certificate"
     assert state.describe(View(ring, {}, leaf), NOW).ready is False
-    assert json.loads(state.to_json(said))["bundle"] == [authority.fingerprint(c) for c in ring.certificates()]
+    assert json.loads(state.to_json(described))["bundle"] == [pki.fingerprint(c) for c in ring.certificates()]
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
@@ -134,7 +134,7 @@ def test_a_mangled_certificate_stops_nobody(edits: list[tuple[int, int]]) -> Non
         mangled[place] = value
     pem = b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(mangled) + b"-----END CERTIFICATE-----\n"
     data = {"ca.crt": encoded(pem), "ca.key": encoded(CA.key), "retired.crt": encoded(pem)}
-    leaf = authority.issue(CA, NAMES, NOW)
+    leaf = pki.issue(CA, NAMES, NOW)
 
     for ring in (keyring.from_secret(data, {}), Keyring(), Keyring(signing=CA)):
         seen = View(ring, {"a": pem, "b": pem + CA.certificate}, leaf)
@@ -148,7 +148,7 @@ def test_a_mangled_certificate_stops_nobody(edits: list[tuple[int, int]]) -> Non
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """The address of a port that is taken, so nobody else gets it, and that refuses connections."""
+    """The address of a port that is bound, so that nothing else gets it, and refuses connections."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
@@ -156,7 +156,7 @@ def nowhere() -> Iterator[str]:
 
 @pytest.fixture
 def rude() -> Iterator[str]:
-    """The address of a server that takes every connection, says something that is not TLS, and hangs up."""
+    """The address of a server that accepts every connection, sends something that is not TLS, and closes it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -215,15 +215,15 @@ def test_a_pass_without_an_api_server(nowhere: str, tmp_path: Path, monkeypatch:
     assert max(waits[:2]) < timedelta(seconds=1)
     assert all(wait <= timedelta(seconds=8) for wait in waits)
     assert waits[-1] == timedelta(seconds=8)
-    said = json.loads((folder / "state.json").read_text())
-    assert said["ready"] is False
-    assert "Connection refused" in said["problem"]
+    described = json.loads((folder / "state.json").read_text())
+    assert described["ready"] is False
+    assert "Connection refused" in described["problem"]
     assert loop.alive()
 
 
 def test_a_leaf_from_before_is_left_alone(nowhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart without an API server the directory stays byte for byte as it was."""
-    leaf = authority.issue(authority.new_ca(NOW), NAMES, NOW)
+    leaf = pki.issue(pki.new_ca(NOW), NAMES, NOW)
     folder = tmp_path / "tls"
     directory.write(folder, {"tls.crt": leaf.certificate, "tls.key": leaf.key, "state.json": b'{"ready": true}\n'})
     made = Store(api_at(nowhere, tmp_path, monkeypatch), "accel-system", "ca", "accel-injector")

@@ -93,7 +93,7 @@ SITUATIONS: dict[str, tuple[dict[str, str], set[str]]] = {
         },
         {"AccelInjectorConfigsDiffer"},
     ),
-    "the authority ends with its leaf": (
+    "the CA ends with its leaf": (
         {f'accel_certs_authority_not_after_seconds{{{OURS},pod="a"}}': flat(7 * 86400)},
         {"AccelInjectorAuthorityEnding"},
     ),

@@ -278,7 +278,7 @@ def test_ca_bundle_as_text_and_as_base64() -> None:
 
 
 def test_secret_is_rendered_empty() -> None:
-    """The authority's Secret has no data, or an upgrade would take the authority away."""
+    """The CA's Secret is rendered without data, or an upgrade would remove the CA."""
     secret = one(render(), "Secret", f"{NAME}-ca")
     assert set(secret) == {"apiVersion", "kind", "metadata", "type"}
 
@@ -392,7 +392,7 @@ def test_keys_of_a_given_secret() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_token(mode: str) -> None:
-    """Whoever has a token has it for ten minutes, which is the least, and by a mount of its own."""
+    """A container with a token has it for ten minutes, the minimum, from a volume mount of its own."""
     pods = [one(render(MODES[mode]), "Deployment")["spec"]["template"], one(render(MODES[mode]), "Pod", f"{NAME}-test")]
     tokens = [
         source["serviceAccountToken"]
@@ -437,7 +437,7 @@ def test_policy_and_mode_host_agree() -> None:
 
 @pytest.mark.parametrize("account", ["", "other"])
 def test_policy_of_the_account_is_of_the_account(account: str) -> None:
-    """It is for the user whom the rights are given to, whatever the account is called, and for nobody else."""
+    """It applies to the user with the permissions, whatever the account's name, and to no other."""
     objects = render(at("serviceAccount.name", account))
     (condition,) = policies(objects)[f"{NAME}-certs"]["matchConditions"]
     (subject,) = one(objects, "ClusterRoleBinding")["subjects"]
@@ -575,7 +575,7 @@ def test_client_verification() -> None:
 
 
 def test_cert_manager_objects() -> None:
-    """An authority of the release's own, unless an issuer is named; the leaf is for the name that is dialled."""
+    """The release has its own CA, unless an issuer is named; the leaf is for the name that is dialled."""
     objects = render(chart.CERT_MANAGER)
     leaf = one(objects, "Certificate", f"{NAME}-tls")["spec"]
     assert leaf["dnsNames"][0] == f"{NAME}.{NAMESPACE}.svc"

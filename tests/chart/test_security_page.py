@@ -48,10 +48,10 @@ def settings(mode: str) -> Rows:
     """The security contexts and what stands beside them; nothing of the host."""
     pod = pod_of(render(MODES[mode]))
     assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"}
-    said = {"automountServiceAccountToken": pod["automountServiceAccountToken"], **pod["securityContext"]}
+    fields = {"automountServiceAccountToken": pod["automountServiceAccountToken"], **pod["securityContext"]}
     contexts = [container["securityContext"] for container in (*pod["containers"], *pod["initContainers"])]
     assert all(context == contexts[0] for context in contexts)
-    found = [("Pod", field, value) for field, value in said.items()]
+    found = [("Pod", field, value) for field, value in fields.items()]
     found += [("container", field, value) for field, value in contexts[0].items()]
     return {(where, field, json.dumps(value)) for where, field, value in found}
 
@@ -180,7 +180,7 @@ def rendered(heading: str, mode: str) -> Rows:
     return found
 
 
-def said(text: str, heading: str, mode: str) -> Rows:
+def documented(text: str, heading: str, mode: str) -> Rows:
     """The compared columns of a section's table, of those rows that are for the mode."""
     columns = TABLES[heading].columns
     return {tuple(row[column] for column in columns) for row in rows(text, heading) if mode in modes(row)}
@@ -213,7 +213,7 @@ def modes(row: dict[str, str]) -> set[str]:
 @pytest.mark.parametrize("heading", TABLES)
 def test_a_table_says_what_is_rendered(heading: str, mode: str) -> None:
     """No row too many, none too few, and each cell that can be compared is right."""
-    assert said(PAGE.read_text(), heading, mode) == rendered(heading, mode)
+    assert documented(PAGE.read_text(), heading, mode) == rendered(heading, mode)
 
 
 @pytest.mark.parametrize("heading", TABLES)
@@ -225,7 +225,7 @@ def test_every_row_counts(heading: str) -> None:
     assert lines
     for line in lines:
         less = text.replace(section, section.replace(line, "", 1), 1)
-        assert any(said(less, heading, mode) != rendered(heading, mode) for mode in MODES), line
+        assert any(documented(less, heading, mode) != rendered(heading, mode) for mode in MODES), line
 
 
 def test_the_release_of_the_page_is_the_one_compared() -> None:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from certs import api
-from certs.authority import KeyPair, issue, new_ca, service_names
+from certs.pki import KeyPair, issue, new_ca, service_names
 from tests.support.case import NAMESPACE, all_cases
 from tests.support.chart import MODES, at, one, render
 from tests.support.checkout import ROOT
@@ -174,7 +174,7 @@ def old(ca: KeyPair, **changed: Any) -> dict[str, Any]:
 
 
 def leaf(lifetime: timedelta, issued: datetime = NOW, service: str = "accel-injector") -> dict[str, Any]:
-    """Facts of existing-secret: the Secret's certificate and an entry that trusts its authority."""
+    """Facts of existing-secret: the Secret's certificate and an entry that trusts its CA."""
     values = MODES["existing-secret"]
     made = issue(CA, service_names(service, "accel-system"), issued, lifetime)
     trust = Trust("given", leaf=made.certificate)
@@ -355,7 +355,7 @@ def test_whatever_cannot_be_read_is_skipped() -> None:
 
 
 def test_who_wrote_a_field() -> None:
-    """A field that its installer no longer owns; caBundle is others' to write, and shared fields are nobody's edit."""
+    """A field that its installer no longer owns is reported; caBundle and shared fields are not."""
     key = 'k:{"name":"pods.accel.io"}'
     helm = {
         "f:failurePolicy": {},
@@ -369,9 +369,9 @@ def test_who_wrote_a_field() -> None:
         {"manager": "admissionsenforcer", "fieldsV1": {"f:metadata": {}, "f:webhooks": {key: edit}}},
     ]
     found = msgspec.convert({"metadata": {"name": "accel-injector", "managedFields": fields}}, Configuration)
-    said = finding("configuration-edits", configuration=found)
+    edits = finding("configuration-edits", configuration=found)
 
-    assert ("warning", ("pods.accel.io: namespaceSelector, by admissionsenforcer",)) == (said.status, said.details)
+    assert ("warning", ("pods.accel.io: namespaceSelector, by admissionsenforcer",)) == (edits.status, edits.details)
     assert "ok" == finding("configuration-edits", configuration=Configuration()).status
 
 
@@ -478,7 +478,7 @@ OLD = {
 
 
 def stored_lws(size: int, **template: Any) -> list[str]:
-    """What is told of a stored LeaderWorkerSet with one template."""
+    """The report about a stored LeaderWorkerSet with one template."""
     group = {"size": size, "workerTemplate": {**OLD, **template}}
     value = {**LWS, "spec": {"leaderWorkerTemplate": group}}
     return [found.disagrees for found in asked(WORKLOADS["leaderworkerset.x-k8s.io", "LeaderWorkerSet"], value, SITE)]
@@ -489,7 +489,7 @@ def annotations_of(**words: str) -> dict[str, Any]:
 
 
 def test_words_and_fields_that_disagree() -> None:
-    """A type that was changed while nobody answered, devices that an apply took away, a size of the old slice."""
+    """A type that was changed while no replica answered, devices that an apply removed, a size of the old slice."""
     selector, bare = OLD["spec"]["nodeSelector"], [{"name": "c"}]
     [changed] = stored_lws(2, metadata=annotations_of(type="tpu-v5litepod-8", injected="tpu-v4-16"))
     [size] = stored_lws(3)
@@ -624,7 +624,7 @@ def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[a
 
 
 def test_lists_without_end(endless: tuple[api.Api, list[str]]) -> None:
-    """Pages are counted: a big cluster costs a bounded number of calls, and what was left out is said."""
+    """Pages are counted: a big cluster costs a bounded number of calls, and what was left out is reported."""
     way, requests = endless
     facts = Cluster(way).facts()
 

@@ -37,12 +37,12 @@ TPU, SLICES = {"accel.io/type": "tpu-v4-8"}, {"accel.io/type": "tpu-v4-16"}
 DIGITS = "9" * 100_000
 
 SENDERS = 2
-MOST_SENT = 20_000
+MAX_SENT = 20_000
 TIMEOUT_SECONDS = 90  # an API server gives up on a request after 60
 
 SILENT = 8_000  # connections to one port
 OTHER_FILES = 1_000
-MOST_RENEWED = 100_000
+MAX_RENEWED = 100_000
 PAUSE_SECONDS = 0.005  # between one that is replaced and the next
 
 
@@ -196,7 +196,7 @@ class Objects(Background):
 
     def _work(self) -> None:
         at = http.client.HTTPSConnection("127.0.0.1", self._cluster.port, timeout=TIMEOUT_SECONDS, context=self._tls)
-        while self._requests and (turn := next(self._turns)) < MOST_SENT:
+        while self._requests and (turn := next(self._turns)) < MAX_SENT:
             if turn >= len(self._requests) and self.over.is_set():
                 break
             request, body = self._requests[turn % len(self._requests)]
@@ -264,7 +264,7 @@ class Silence(Background):
         return f"{self.opened} opened, {len(self._held) // len(self._ports)} at once to each replica"
 
     def _renew(self) -> None:
-        for port in itertools.islice(itertools.cycle(self._ports), MOST_RENEWED):
+        for port in itertools.islice(itertools.cycle(self._ports), MAX_RENEWED):
             if self.over.wait(PAUSE_SECONDS):
                 break
             self._held.popleft().close()

@@ -40,7 +40,7 @@ PROGRESS_SECONDS = 30
 
 
 class BuildError(Exception):
-    """A program could not be built; the message says which, and ends with what Go said."""
+    """A program could not be built; the message says which, and ends with what Go reported."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def build(program: Program, binary: Path) -> None:
 def run_showing_progress(program: Program, command: list[str]) -> None:
     """Run go build -v, which prints one line a package, and turn the lines into a line now and then."""
     tail: deque[str] = deque(maxlen=TAIL_LINES)
-    started = said = time.monotonic()
+    started = reported = time.monotonic()
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     with subprocess.Popen(
         command,
@@ -211,9 +211,9 @@ def run_showing_progress(program: Program, command: list[str]) -> None:
         assert process.stdout is not None
         for packages, line in enumerate(process.stdout, start=1):
             tail.append(line.rstrip())
-            if time.monotonic() - said > PROGRESS_SECONDS:
-                said = time.monotonic()
-                say(f"  {program.name}: {packages} packages after {duration(said - started)}")
+            if time.monotonic() - reported > PROGRESS_SECONDS:
+                reported = time.monotonic()
+                say(f"  {program.name}: {packages} packages after {duration(reported - started)}")
     if process.returncode:
         raise BuildError(f"{program.name}: go build failed\n" + "\n".join(tail))
 

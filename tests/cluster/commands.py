@@ -117,6 +117,6 @@ def stages() -> Iterator[dict[str, Any]]:
     for path in (path for folder in folders for path in sorted(folder.glob("*-*.yaml"))):
         stage = yaml.safe_load(path.read_text())
         if stage["metadata"]["name"] == "pod-complete":
-            told = {"key": f'.metadata.annotations["{COMPLETE}"]', "operator": "Exists"}
-            stage["spec"]["selector"]["matchExpressions"].append(told)
+            complete = {"key": f'.metadata.annotations["{COMPLETE}"]', "operator": "Exists"}
+            stage["spec"]["selector"]["matchExpressions"].append(complete)
         yield stage

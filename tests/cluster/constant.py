@@ -24,8 +24,13 @@ UID, UID_LENGTH = b'"uid":"', 36
 def response(uid: str) -> bytes:
     """What an API server takes for the answer to the review with this uid."""
     patch = json.dumps([{"op": "add", "path": "/metadata/labels", "value": LABELS}])
-    said = {"uid": uid, "allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(patch.encode()).decode()}
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": said}).encode()
+    response = {
+        "uid": uid,
+        "allowed": True,
+        "patchType": "JSONPatch",
+        "patch": base64.b64encode(patch.encode()).decode(),
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).encode()
 
 
 BEFORE, _, AFTER = response("UID").partition(b"UID")

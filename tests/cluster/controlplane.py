@@ -254,8 +254,8 @@ class ControlPlane:
         write_private(self.kubeconfig, self._kubeconfig(user, "default"))
 
     def _kubeconfig(self, user: Mapping[str, str], namespace: str) -> str:
-        authority = base64.b64encode(self.ca.certificate).decode()
-        cluster = {"server": self.server, "certificate-authority-data": authority}
+        ca = base64.b64encode(self.ca.certificate).decode()
+        cluster = {"server": self.server, "certificate-authority-data": ca}
         context = {"cluster": "test", "user": "user", "namespace": namespace}
         document = {
             "apiVersion": "v1",
@@ -343,8 +343,8 @@ class ControlPlane:
             check=False,
         )
         if check and done.returncode:
-            said = f"{done.stderr}{done.stdout}"
-            raise ClusterError(f"{program} {' '.join(args)} ended with code {done.returncode}\n{said}")
+            output = f"{done.stderr}{done.stdout}"
+            raise ClusterError(f"{program} {' '.join(args)} ended with code {done.returncode}\n{output}")
         return done
 
     # Namespaces and nodes

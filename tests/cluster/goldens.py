@@ -82,5 +82,5 @@ def amiss(case: Case, answer: Answer) -> list[str]:
         return [] if refused else [f"{answer.status}: {message or 'allowed'}"]
     if answer.status != 201:
         return [f"{answer.status}: {message}"]
-    told = {w for w in answer.warnings if w.startswith("accel.io:")}
-    return [*missing(case.expected, answer.body), *sorted(told ^ set(case.warnings))]
+    warnings = {w for w in answer.warnings if w.startswith("accel.io:")}
+    return [*missing(case.expected, answer.body), *sorted(warnings ^ set(case.warnings))]

@@ -27,7 +27,7 @@ from .controlplane import ControlPlane
 
 RATE = 100.0  # a second
 CONNECTIONS = 8
-MOST = 60_000  # pods of one load, whatever a test waits for
+MAX_PODS = 60_000  # pods of one load, whatever a test waits for
 TIMEOUT_SECONDS = 60
 READY_SECONDS = 180  # that an API server may be away
 CHIPS = {"google.com/tpu": "4"}
@@ -153,7 +153,7 @@ class Load(Background):
             now = time.monotonic()
             self._next = max(self._next + 1 / RATE, now)
             self._turns += 1
-            wait, rest = self._next - now, self._turns <= MOST
+            wait, rest = self._next - now, self._turns <= MAX_PODS
         return rest and not self.over.wait(wait)
 
     def _ask(self, connection: http.client.HTTPSConnection) -> tuple[int, Any]:

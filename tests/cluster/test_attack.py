@@ -1,4 +1,4 @@
-"""No word of one namespace costs another: one attacks, and another's Pods are created as ever.
+"""No object of one namespace delays another: one attacks, and another's Pods are created as usual.
 
 Two replicas of the chart stand behind the relay that plays their Service, with the chart's own timeout. The attacker is
 an account with every right in its namespace. `make attack` goes on for a minute a row, and does the same to a webhook
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.process import most_memory
+from tests.support.process import peak_memory
 
 from . import constant
 from .attack import ROWS, Objects, Silence
@@ -61,7 +61,7 @@ class Target:
         """The most memory that one of its living processes ever held; 0 where there is no /proc to read it from."""
         if not Path("/proc/self/status").exists():
             return 0
-        return max((most_memory(process.pid) for process in self.processes.values() if process.alive), default=0)
+        return max((peak_memory(process.pid) for process in self.processes.values() if process.alive), default=0)
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def test_cache_folder_follows_the_pinned_modules(tmp_path: Path, monkeypatch: py
 
 
 def test_failed_build_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package that the module does not have: the error names the program and ends with what Go said."""
+    """A package that the module does not have: the error names the program and ends with what Go printed."""
     etcd = binaries.PROGRAMS["etcd"]
     broken = binaries.Program("broken", "etcd", etcd.module, "nothing-here", 1)
     monkeypatch.setitem(binaries.PROGRAMS, "broken", broken)
@@ -56,5 +56,5 @@ def test_failed_build_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: p
 def test_unknown_program_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt program ends the command with code 2 and the list of those known."""
     assert binaries.main(["kube-apisever"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("unknown program kube-apisever; known: etcd, kube-apiserver")
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("unknown program kube-apisever; known: etcd, kube-apiserver")

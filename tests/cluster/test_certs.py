@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import structlog
 
-from certs import authority, directory, keyring
+from certs import directory, keyring, pki
 from certs.api import Conflict, connect
 from certs.keyring import Keyring
 from certs.rotation import Policy
@@ -59,7 +59,7 @@ class Release:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the Service."""
-        return authority.service_names(self.name, self.namespace)
+        return pki.service_names(self.name, self.namespace)
 
     @property
     def secret_name(self) -> str:
@@ -168,8 +168,7 @@ class Release:
         """Whether everybody who trusts any one entry accepts the replica's certificate now."""
         leaf = directory.leaf(self.folder(number))
         return leaf is not None and all(
-            authority.valid_at(leaf.certificate, bundle, self.names, datetime.now(UTC))
-            for bundle in self.bundles().values()
+            pki.valid_at(leaf.certificate, bundle, self.names, datetime.now(UTC)) for bundle in self.bundles().values()
         )
 
     def wait_ready(self, *numbers: int) -> None:
@@ -214,7 +213,7 @@ class Sampler(Background):
 
 
 def test_an_empty_secret_is_filled(release: Release) -> None:
-    """The first replica makes the authority, fills every entry, and has a certificate that they accept."""
+    """The first replica creates the CA, fills every entry, and has a certificate that they accept."""
     replica = release.start()
     release.wait_ready()
 
@@ -222,7 +221,7 @@ def test_an_empty_secret_is_filled(release: Release) -> None:
     assert state["entries"] == dict.fromkeys(ENTRIES, True)
     assert state["problem"] == ""
     assert set(release.bundles().values()) == {(release.folder() / "ca.crt").read_bytes()}
-    wait_for("the authority to sign", lambda: "ca.key" in release.secret()["data"], 30, [replica])
+    wait_for("the CA to sign", lambda: "ca.key" in release.secret()["data"], 30, [replica])
     assert sorted(release.secret()["data"]) == ["ca.crt", "ca.key", "keyring.json"]
 
     key = release.folder() / "tls.key"
@@ -252,20 +251,20 @@ def test_rights_are_the_charts(release: Release) -> None:
 
 
 def test_replicas_race_for_an_empty_secret(release: Release) -> None:
-    """Three replicas that start at once agree on one authority."""
+    """Three replicas that start at once agree on one CA."""
     for number in range(3):
         release.start(number)
     release.wait_ready(0, 1, 2)
 
     assert len({release.signer(number) for number in range(3)}) == 1
-    assert {len(authority.split(bundle)) for bundle in release.bundles().values()} == {1}
+    assert {len(pki.split(bundle)) for bundle in release.bundles().values()} == {1}
 
 
 def test_a_stale_writer_loses(release: Release) -> None:
-    """Whoever writes over what another has changed meanwhile gets a Conflict and changes nothing."""
+    """A write based on an outdated version gets a Conflict and changes nothing."""
     store = Store(connect(str(release.cluster.kubeconfig)), release.namespace, release.secret_name, release.name)
     now = datetime.now(UTC)
-    first, second = (Keyring(signing=authority.new_ca(now)) for _ in range(2))
+    first, second = (Keyring(signing=pki.new_ca(now)) for _ in range(2))
 
     stale = store.read()
     store.write_keyring(stale, first)
@@ -286,7 +285,7 @@ def test_the_secret_keeps_what_is_not_ours(release: Release) -> None:
     chart = release.secret()["metadata"]["labels"]
     expect(release.cluster.request("PATCH", path, theirs), "the others' edit")
     replica = release.start()
-    wait_for("the authority to sign", lambda: "ca.key" in release.secret()["data"], 30, [replica])
+    wait_for("the CA to sign", lambda: "ca.key" in release.secret()["data"], 30, [replica])
 
     secret = release.secret()
     assert secret["metadata"]["labels"] == {**chart, "a": "b"}
@@ -313,15 +312,15 @@ def test_a_clock_far_ahead(release: Release) -> None:
         assert release.state(number)["ready"] is True
     ring = keyring.from_secret(release.secret()["data"], {})
     assert ring.upcoming is not None
-    assert authority.not_before(ring.upcoming.certificate) < now
+    assert pki.not_before(ring.upcoming.certificate) < now
 
 
 def test_metrics_and_health(release: Release) -> None:
-    """The optional port tells expiry, steps and failures, and that the loop turns."""
+    """The optional port shows expiry, steps and failures, and that the loop runs."""
     port = free_port()
     replica = release.start(0, f"--metrics-bind=127.0.0.1:{port}")
     release.wait_ready()
-    wait_for("the first authority to sign", lambda: not release.state()["rotating"], 30, [replica])
+    wait_for("the first CA to sign", lambda: not release.state()["rotating"], 30, [replica])
     time.sleep(0.2)
 
     figures = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
@@ -335,11 +334,11 @@ def test_metrics_and_health(release: Release) -> None:
 
 
 def test_a_cleared_bundle_is_repaired(release: Release) -> None:
-    """caBundle that somebody cleared or replaced in one entry is written again; the rest is left alone."""
+    """A caBundle that was cleared or replaced in one entry is restored; the rest is left alone."""
     release.start(0, "--poll=1h")
     release.wait_ready()
     before = release.configuration()
-    foreign = base64.b64encode(authority.new_ca(datetime.now(UTC)).certificate).decode()
+    foreign = base64.b64encode(pki.new_ca(datetime.now(UTC)).certificate).decode()
 
     for number, operation in enumerate(({"op": "remove"}, {"op": "replace", "value": foreign})):
         began = time.monotonic()
@@ -406,11 +405,11 @@ def test_the_configuration_may_come_later(release: Release) -> None:
 
 
 def test_rotations_on_request(release: Release) -> None:
-    """Three rotations with two replicas: each ends on a new authority, and no sample is ever refused."""
+    """Three rotations with two replicas: each ends on a new CA, and no sample is ever refused."""
     for number in range(2):
         release.start(number)
     release.wait_ready(0, 1)
-    wait_for("the first authority to sign", lambda: not release.state()["rotating"], 30, release.replicas)
+    wait_for("the first CA to sign", lambda: not release.state()["rotating"], 30, release.replicas)
 
     with Sampler(release, 2) as sampler:
         for count in range(1, 4):
@@ -425,21 +424,21 @@ def test_rotations_on_request(release: Release) -> None:
 
     print(f"{sampler.samples} samples, {len(sampler.refused)} refused")
     assert sampler.refused == []
-    assert {len(authority.split(bundle)) for bundle in release.bundles().values()} == {4}, "old ones stay trusted"
+    assert {len(pki.split(bundle)) for bundle in release.bundles().values()} == {4}, "old ones stay trusted"
 
 
-def test_a_distrusted_authority_leaves(release: Release) -> None:
-    """After `rotate --distrust` the old authority is gone from every entry, without a refused sample."""
+def test_a_distrusted_ca_leaves(release: Release) -> None:
+    """After `rotate --distrust` the old CA is gone from every entry, without a refused sample."""
     for number in range(2):
         release.start(number)
     release.wait_ready(0, 1)
-    wait_for("the first authority to sign", lambda: not release.state()["rotating"], 30, release.replicas)
+    wait_for("the first CA to sign", lambda: not release.state()["rotating"], 30, release.replicas)
     old = release.signer()
 
     with Sampler(release, 2) as sampler:
         assert release.run("rotate", "--distrust").returncode == 0
         assert "already in progress" in release.run("rotate").stderr or release.signer() != old
-        held = lambda: {authority.fingerprint(ca) for b in release.bundles().values() for ca in authority.split(b)}  # noqa: E731
+        held = lambda: {pki.fingerprint(ca) for b in release.bundles().values() for ca in pki.split(b)}  # noqa: E731
         wait_for("the old one to leave", lambda: old not in held(), 60, release.replicas)
 
     print(f"{sampler.samples} samples, {len(sampler.refused)} refused")
@@ -447,7 +446,7 @@ def test_a_distrusted_authority_leaves(release: Release) -> None:
 
 
 def test_short_lives(release: Release) -> None:
-    """Leaves of 12 s and authorities of 60 s: renewals and a rotation by age, without a refused sample."""
+    """Leaves of 12 s and CAs of 60 s: renewals and a rotation by age, without a refused sample."""
     for number in range(2):
         release.start(number, "--leaf-lifetime=12s", "--ca-lifetime=60s", "--poll=5s")
     release.wait_ready(0, 1)
@@ -466,11 +465,11 @@ def test_short_lives(release: Release) -> None:
 
 
 def test_an_emptied_secret(release: Release) -> None:
-    """A Secret that somebody emptied is filled anew; the authority in use is trusted until all have changed."""
+    """A Secret that was emptied is filled again; the CA in use is trusted until all replicas have changed."""
     for number in range(2):
         release.start(number)
     release.wait_ready(0, 1)
-    wait_for("the first authority to sign", lambda: not release.state()["rotating"], 30, release.replicas)
+    wait_for("the first CA to sign", lambda: not release.state()["rotating"], 30, release.replicas)
     old = release.signer()
 
     with Sampler(release, 2) as sampler:
@@ -514,7 +513,7 @@ def test_a_replica_that_is_cut_off_renews(release: Release) -> None:
     """A replica whose credentials fail goes on renewing from what it knows, and is accepted all the while."""
     replica = release.start(0, "--leaf-lifetime=12s", "--ca-lifetime=1h", "--poll=1s")
     release.wait_ready()
-    wait_for("the first authority to sign", lambda: not release.state()["rotating"], 30, [replica])
+    wait_for("the first CA to sign", lambda: not release.state()["rotating"], 30, [replica])
     token = release.directory / "account" / "token"
     good = token.read_text()
 
@@ -569,7 +568,7 @@ def test_a_restarted_container_keeps_its_certificate(release: Release) -> None:
     """The certificate of before a restart is taken up again, also while the API server cannot be reached."""
     replica = release.start()
     release.wait_ready()
-    wait_for("the first authority to sign", lambda: not release.state()["rotating"], 30, [replica])
+    wait_for("the first CA to sign", lambda: not release.state()["rotating"], 30, [replica])
     replica.stop()
     before = {name: (release.folder() / name).read_bytes() for name in ("tls.crt", "tls.key", "state.json")}
 
@@ -598,12 +597,12 @@ def test_sigterm_ends_it_at_once(release: Release) -> None:
 
 
 def test_show(release: Release) -> None:
-    """`show` tells an empty Secret, a filled one, and an entry without caBundle apart by its exit code."""
+    """The exit code of `show` distinguishes an empty Secret, a filled one, and an entry without caBundle."""
     empty = release.run("show")
     assert (empty.returncode, "is empty" in empty.stdout) == (1, True), empty.stdout + empty.stderr
     replica = release.start()
     release.wait_ready()
-    wait_for("the authority to sign", lambda: not release.state()["rotating"], 30, [replica])
+    wait_for("the CA to sign", lambda: not release.state()["rotating"], 30, [replica])
     replica.stop()
 
     full = release.run("show", "--output=json")

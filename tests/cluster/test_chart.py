@@ -108,14 +108,14 @@ def test_injects_where_it_is_asked_to(shared: Release, labelled: str) -> None:
 
 
 def test_refusal_reaches_the_client(shared: Release, labelled: str) -> None:
-    """A type that does not exist is refused in our words, as Invalid."""
+    """A type that does not exist is denied with our message, as Invalid."""
     answer = create(shared.cluster, labelled, {"accel.io/type": "tpu-v4-17"})
     assert answer.status == 422
     assert answer.body["reason"] == "Invalid"
     assert "tpu-v4-17" in answer.body["message"]
 
 
-def test_every_entry_holds_the_authority(shared: Release) -> None:
+def test_every_entry_holds_the_ca(shared: Release) -> None:
     """All entries were filled with the same bundle by the replicas themselves."""
     found = bundles(shared)
     assert len(set(found.values())) == 1

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from certs.authority import KeyPair, issue, new_ca, service_names
+from certs.pki import KeyPair, issue, new_ca, service_names
 from tests.support.background import Background
 from tests.support.chart import at, merged
 from tests.support.checkout import ACCEL, ROOT
@@ -70,7 +70,7 @@ def gauge(pod: RunningPod, metric: str) -> float:
     return float(found[1])
 
 
-def test_upgrade_and_rollback_keep_the_authority(plane: ControlPlane, labelled: str) -> None:
+def test_upgrade_and_rollback_keep_the_ca(plane: ControlPlane, labelled: str) -> None:
     """An upgrade that adds an entry and a replica, the same again, and the way back: caBundle stays as it was."""
     more = {**QUICK, "replicas": 3, "config": {"detect": ["nvidia.com/gpu"]}}
     with install(plane, values=QUICK) as release:
@@ -111,7 +111,7 @@ def test_upgrade_from_an_earlier_rendering(plane: ControlPlane, labelled: str) -
 
 
 def test_what_a_replacing_upgrade_takes_away_is_repaired(plane: ControlPlane, labelled: str) -> None:
-    """--force-replace empties the authority's Secret and every caBundle; the replicas fill both again."""
+    """--force-replace empties the CA's Secret and every caBundle; the replicas fill both again."""
     with install(plane) as release:
         release.run_pods(2)
         plane.wait_for("an upgrade that no replica's write comes between", lambda: replaced(release))
@@ -156,21 +156,21 @@ def state(pod: RunningPod) -> dict[str, Any]:
     return found
 
 
-def test_new_authority_loses_no_call(plane: ControlPlane, labelled: str) -> None:
-    """`accel certs rotate`, with the chart's overlap: another authority signs, and each pod is injected meanwhile."""
+def test_new_ca_loses_no_call(plane: ControlPlane, labelled: str) -> None:
+    """`accel certs rotate`, with the chart's overlap: a new CA signs, and each Pod is injected meanwhile."""
     values = {"tls": {"overlap": "3s"}}
     with install(plane, values=values) as release:
         release.run_pods(2)
         before = {state(pod)["leafAuthority"] for pod in release.pods}
         command = [ACCEL, "certs", "rotate", f"--namespace={release.namespace}", f"--kubeconfig={plane.kubeconfig}"]
         with Traffic(plane, labelled) as traffic:
-            # The first authority signs for good once it was seen everywhere for the overlap.
+            # The first CA starts to sign once it has been in every entry for the overlap.
             release.wait_for("a rotation", lambda: subprocess.run(command, capture_output=True).returncode == 0)
 
             def rotated() -> bool:
                 return all(s["ready"] and s["leafAuthority"] not in before for s in map(state, release.pods))
 
-            release.wait_for("both replicas to serve with the new authority", rotated)
+            release.wait_for("both replicas to serve with the new CA", rotated)
         print(f"{len(traffic.answers)} pods asked for during the rotation")
         assert traffic.lost() == []
 
@@ -223,7 +223,7 @@ def test_without_a_replica(plane: ControlPlane, labelled: str) -> None:
 
 
 def test_failure_policy_ignore(plane: ControlPlane, labelled: str) -> None:
-    """By value, an object that asked is created as it is when nobody answers."""
+    """With failurePolicy Ignore, an annotated object is created unchanged if no replica answers."""
     with install(plane, values=at("webhook.failurePolicy", "Ignore")):
         plane.wait_for("the API server to notice", lambda: create(plane, labelled).ok)
         assert chips(create(plane, labelled)) is None
@@ -365,7 +365,7 @@ def test_changes_of_mode(plane: ControlPlane, labelled: str) -> None:
 
 
 def test_callers_without_a_certificate(plane: ControlPlane, labelled: str) -> None:
-    """With a CA for callers, an API server that shows no certificate is not answered; one that is told to is."""
+    """With a client CA, an API server without a client certificate is rejected, and one with a certificate is not."""
     with install(plane, values=at("tls.clientCA", {"configMap": "callers", "names": ["one", "two"]})) as release:
         body = {"metadata": {"name": "callers"}, "data": {"ca.crt": plane.ca.certificate.decode()}}
         expect(plane.request("POST", f"/api/v1/namespaces/{release.namespace}/configmaps", body), "callers")

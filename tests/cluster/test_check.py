@@ -19,7 +19,7 @@ import pytest
 from kubernetes.client import CoreV1Api
 
 from certs import keyring
-from certs.authority import KeyPair, issue, new_ca, service_names
+from certs.pki import KeyPair, issue, new_ca, service_names
 from tests.support.checkout import ACCEL, ROOT
 from webhook.check.cluster import NODE_PAGES, PAGE
 
@@ -42,8 +42,8 @@ VALUES = {"replicas": 1, "config": {"hostProfiles": {"nvidia": PROFILE}}, "webho
 
 Found = dict[str, dict[str, Any]]
 
-SAID: set[str] = set()
-"""What the command said in this module's tests: `status message` of every finding, and every detail."""
+PRINTED: set[str] = set()
+"""What the command printed in this module's tests: `status message` of every finding, and every detail."""
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def run(namespace: str, kubeconfig: Path, *flags: str) -> subprocess.CompletedPr
     environment = {k: v for k, v in os.environ.items() if "proxy" not in k.lower() and not k.startswith("KUBE")}
     command = [ACCEL, "check", f"--namespace={namespace}", f"--kubeconfig={kubeconfig}", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
-    SAID.update(said(done.stdout) if "-ojson" in flags else done.stdout.splitlines())
+    PRINTED.update(lines_of(done.stdout) if "-ojson" in flags else done.stdout.splitlines())
     return done
 
 
-def said(report: str) -> Iterator[str]:
+def lines_of(report: str) -> Iterator[str]:
     for finding in json.loads(report)["findings"]:
         yield f"{finding['status']} {finding['message']}"
         yield from finding["details"]
@@ -150,7 +150,7 @@ def create_job(plane: ControlPlane, namespace: str, obj: Mapping[str, Any]) -> N
 
 
 def test_nobody_opted_in(release: Release) -> None:
-    """A fresh installation: all is well, and the one thing to do is said."""
+    """A new installation: everything is ok, and the one remaining step is reported."""
     found = check(release)
 
     assert {"namespaces": "warning", "dry-run": "skipped"} == statuses(found)
@@ -199,7 +199,7 @@ def test_no_node_for_a_type(plane: ControlPlane, release: Release, labelled: str
 
 
 def test_an_object_that_was_not_injected(plane: ControlPlane, release: Release) -> None:
-    """It was there before the namespace opted in; of one that would be refused it is said why."""
+    """It was created before the namespace was labelled; for one that would be refused the reason is reported."""
     namespace = plane.namespace()
     create(plane, namespace, pod())
     create(plane, namespace, pod("tpu-v4-9", "wrong"))
@@ -330,7 +330,7 @@ def test_refused_by_the_webhook(plane: ControlPlane, release: Release, labelled:
 def test_kueue_before_us(plane: ControlPlane, release: Release, labelled: str) -> None:
     """Under a name that sorts after Kueue's it takes a chip and a GPU for the same; under the usual one it does not.
 
-    Then Kueue ends: what cannot be called is not ours, and nobody is told that it were.
+    Then Kueue ends: a webhook that cannot be called is not reported as ours.
     """
     process = kueue.start_kueue(plane, {"pod": "pods", "batch/job": "jobs"})
     good, ours = counted(plane, labelled), check(release)
@@ -457,7 +457,7 @@ def test_edited_selector(release: Release, labelled: str) -> None:
 
 
 def test_cleared_ca_bundle(release: Release, labelled: str) -> None:
-    """Nobody is trusted, and nobody repairs it."""
+    """No CA is trusted, and nothing repairs it."""
     with without_certs(release):
         patch(release, lambda entry: entry["clientConfig"].pop("caBundle", None))
         found = check(release)
@@ -469,7 +469,7 @@ def test_cleared_ca_bundle(release: Release, labelled: str) -> None:
 
 
 def test_wrong_ca_bundle(release: Release, labelled: str) -> None:
-    """Another authority is trusted than the one that signs: the API server's own x509 error is told."""
+    """Another CA is trusted than the one that signs: the API server's own x509 error is reported."""
     other = base64.b64encode(new_ca(datetime.now(UTC)).certificate).decode()
     with without_certs(release):
         patch(release, lambda entry: entry["clientConfig"].update(caBundle=other))
@@ -679,7 +679,7 @@ def test_no_api_server(plane: ControlPlane, tmp_path: Path) -> None:
 
 
 def test_a_certificate_that_ends_soon(plane: ControlPlane) -> None:
-    """existing-secret with a leaf of ten minutes; then one of an authority that nobody trusts."""
+    """existing-secret with a leaf of ten minutes; then one of a CA that nobody trusts."""
     namespace = plane.namespace()
     ca, other = new_ca(datetime.now(UTC)), new_ca(datetime.now(UTC))
     values = {"tls": {"mode": "existing-secret", "existingSecret": "given", "caBundle": ca.certificate.decode()}}
@@ -699,15 +699,15 @@ def test_a_certificate_that_ends_soon(plane: ControlPlane) -> None:
     assert "failed" == strange["ca-bundle"]["status"]
 
 
-def test_an_authority_that_nobody_renews(release: Release, labelled: str) -> None:
+def test_a_ca_that_nobody_renews(release: Release, labelled: str) -> None:
     """The certs container stands still: first a fourth of the life is left, then nothing."""
     now = datetime.now(UTC)
     with without_certs(release):
-        told = [with_authority(release, new_ca(now - timedelta(days=age), timedelta(days=90))) for age in (80, 91)]
+        found = [with_ca(release, new_ca(now - timedelta(days=age), timedelta(days=90))) for age in (80, 91)]
         patch_secret(release, dict.fromkeys(keyring.KEYS, ""))
         empty = check(release)
 
-    late, over = told
+    late, over = found
     assert ("warning", "a certificate expires soon and was not renewed") == said_of(late, "expiry")
     assert late["expiry"]["details"][0].startswith("CA until ")
     assert "logs deploy/accel-injector -c certs" in late["expiry"]["fix"]
@@ -717,8 +717,8 @@ def test_an_authority_that_nobody_renews(release: Release, labelled: str) -> Non
     assert "failed" == empty["ca-bundle"]["status"]
 
 
-def with_authority(release: Release, ca: KeyPair) -> Found:
-    """What the check says where this authority signs and is trusted."""
+def with_ca(release: Release, ca: KeyPair) -> Found:
+    """What the check reports if this CA signs and is trusted."""
     patch_secret(release, dict.fromkeys(keyring.KEYS, "") | keyring.to_secret(keyring.Keyring(signing=ca)))
     trust(release, ca)
     return check(release)
@@ -748,7 +748,7 @@ def test_given_certificates(plane: ControlPlane) -> None:
 
 
 def test_cert_manager(plane: ControlPlane, release: Release, labelled: str) -> None:
-    """Before cert-manager has made the Secret; with another authority in caBundle; near its end; then in order.
+    """Before cert-manager has made the Secret; with another CA in caBundle; near its end; then in order.
 
     cert-manager itself is not here: its kinds are, and the Secret and caBundle are written as it writes them.
     """
@@ -827,7 +827,7 @@ class Old(BaseHTTPRequestHandler):
 
 
 def test_an_old_api_server(plane: ControlPlane, release: Release, labelled: str, tmp_path: Path) -> None:
-    """Older than 1.30: said, and all else is looked at.
+    """Older than 1.30 is reported, and everything else is checked too.
 
     The one state that is not wholly real: an API server of 1.29 would have to be built beside the other, for minutes,
     and today's emulates none older than 1.34. So the real one is asked through a proxy that changes what it says of
@@ -849,7 +849,7 @@ def test_an_old_api_server(plane: ControlPlane, release: Release, labelled: str,
 
 
 def test_missing_configuration(plane: ControlPlane, release: Release, labelled: str) -> None:
-    """Nothing is injected, and the dry run shows it; a wrong name of the release is told from that.
+    """Nothing is injected, and the dry run shows it; a wrong release name is distinguished from that.
 
     Then all else of the release is gone too.
     """
@@ -876,7 +876,7 @@ def test_missing_configuration(plane: ControlPlane, release: Release, labelled: 
 
 
 def test_more_nodes_than_are_read(plane: ControlPlane, release: Release, labelled: str) -> None:
-    """Of 5,001 nodes 5,000 are looked at, and that is said. They stay, so this comes last but one."""
+    """Of 5,001 nodes 5,000 are checked, which is reported. They are not removed, so this test is the last but one."""
     create(plane, labelled, pod("tpu-v5p-8"))
     nodes = CoreV1Api(plane.client)  # keeps its connection, unlike the rest of our requests
     for number in range(NODE_PAGES * PAGE + 1):
@@ -892,7 +892,7 @@ CALLS = {"failed": "failed", "warning": "warning", "pointless": "skipped"}
 
 
 def test_every_state_was_produced(request: pytest.FixtureRequest) -> None:
-    """Whatever the checks can say of a state that is not in order was said in a test above, of a real cluster.
+    """Everything that the checks can report about a problem was reported in a test above, for a real cluster.
 
     Taken from their source: what `failed`, `warning` and `pointless` are called with, and details that are yielded.
     """
@@ -900,7 +900,7 @@ def test_every_state_was_produced(request: pytest.FixtureRequest) -> None:
     if missing := {name for name in globals() if name.startswith("test_")} - here:
         pytest.skip(f"needs the whole file: {', '.join(sorted(missing))} did not run")
     states = [state for path in sorted(CHECKS.glob("*.py")) for state in states_of(path)]
-    lines = "\n".join(SAID)
+    lines = "\n".join(PRINTED)
     unseen = [f"{where}: {text}" for where, text in states if not re.search(f"^{text}$", lines, re.MULTILINE)]
 
     print(f"{len(states)} states")

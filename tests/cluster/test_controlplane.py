@@ -77,8 +77,8 @@ def test_service_account_has_only_its_own_rights(cluster: ControlPlane, namespac
     who = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert who.body["status"]["userInfo"]["username"] == f"system:serviceaccount:{namespace}:default"
     kubeconfig = cluster.service_account_kubeconfig(namespace, "default")
-    said = cluster.kubectl("--kubeconfig", str(kubeconfig), "auth", "whoami", "-o", "name", check=False)
-    assert said.returncode == 0, said.stderr
+    done = cluster.kubectl("--kubeconfig", str(kubeconfig), "auth", "whoami", "-o", "name", check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_client_library_and_audit_log(cluster: ControlPlane, namespace: str) -> None:

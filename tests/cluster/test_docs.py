@@ -56,9 +56,9 @@ class Shell:
             self.serve()
 
     def serve(self) -> None:
-        """Until both replicas are ready and trusted, and the first authority has become the signing one."""
+        """Until both replicas are ready and trusted, and the first CA has become the signing one."""
         self.release.run_pods(2)
-        self.release.wait_for("every caBundle, and the authority", lambda: self._trusted() and self._signing())
+        self.release.wait_for("every caBundle, and the CA", lambda: self._trusted() and self._signing())
 
     def close(self) -> None:
         self._tests.close()

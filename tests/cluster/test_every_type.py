@@ -96,7 +96,7 @@ def has_nodes(tpu: Accelerator, site: Site) -> bool:
 
 def node(site: Site, hardware: Accelerator, name: str, labels: dict[str, str]) -> dict[str, Any]:
     """A machine with this hardware, and nothing else on it."""
-    devices = hardware.count or hardware.most or MACHINE
+    devices = hardware.count or hardware.max_per_node or MACHINE
     allocatable = {hardware.resource: str(devices), **{key: str(count) for key, count in hardware.extras}}
     made = nodes.node({"name": name, "labels": {MARK: site.config.platform, **labels}, "allocatable": allocatable})
     del made["metadata"]["annotations"]  # kwok's: nothing has to run there
@@ -157,7 +157,8 @@ def test_each_type_runs_on_its_own_nodes_and_on_no_others(cluster: ControlPlane,
     of = {name: one for one in types for name in one.nodes}
     try:
         machines = [
-            pod(site, one, n, "In", one.hardware.count or one.hardware.most or MACHINE) for n, one in enumerate(types)
+            pod(site, one, n, "In", one.hardware.count or one.hardware.max_per_node or MACHINE)
+            for n, one in enumerate(types)
         ]
         own = scheduled(cluster, cluster.namespace(), machines)
         assert [types[n].hardware.name for n in range(len(types)) if not own[f"type-{n}"]] == []

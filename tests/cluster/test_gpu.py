@@ -91,7 +91,7 @@ def test_mode_host_is_stored_with_character_devices(cluster: ControlPlane, names
 
 
 def test_mode_host_takes_the_node_for_itself(cluster: ControlPlane, namespace: str) -> None:
-    """A second such Pod, of another namespace, waits until the first is gone: nobody else counts the devices."""
+    """A second such Pod, of another namespace, waits until the first is gone: nothing else counts the devices."""
     other = cluster.namespace({"accel.io/injection": "enabled"})
     expect(create(cluster, namespace, pod(HOST)), "the pod")
     assert "gke-h100" == bound(cluster, namespace)

@@ -48,7 +48,7 @@ def test_gpus_for_master_and_workers(cluster: ControlPlane, namespace: str) -> N
 
 
 def test_the_hosts_of_a_slice(cluster: ControlPlane, namespace: str) -> None:
-    """A master and a worker are the two hosts of a v4-16; that nobody gives them ids is said."""
+    """A master and a worker are the two hosts of a v4-16; a warning says that nothing sets their ids."""
     (warning,) = create(cluster, namespace, Master=role(1, type="tpu-v4-16"), Worker=role(1, type="tpu-v4-16"))
     assert "nothing sets TPU_WORKER_ID" in warning
     pods = running(cluster, namespace, 2)

@@ -54,7 +54,7 @@ def test_a_worker_group_of_two_slices(cluster: ControlPlane, namespace: str) -> 
 
 
 def test_injected_offline_it_needs_no_webhook(cluster: ControlPlane) -> None:
-    """What `accel inject` prints, applied in a namespace that nobody watches, makes the same workers."""
+    """What `accel inject` prints, applied in a namespace without the label, makes the same workers."""
     namespace = cluster.namespace()
     text, _ = injected(json.dumps(ray_cluster(group(1))), load.load(), namespace)
     cluster.kubectl("apply", "-n", namespace, "-f", "-", input=text)

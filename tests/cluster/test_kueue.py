@@ -1,4 +1,4 @@
-"""Jobs and JobSets under the real Kueue: it counts chips that nobody wrote, and its edits leave ours right."""
+"""Jobs and JobSets under the real Kueue: it counts chips that were injected, and its edits do not break injection."""
 
 from typing import Any
 

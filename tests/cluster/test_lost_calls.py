@@ -245,25 +245,25 @@ def test_service_account_wrote_nothing_else(plane: ControlPlane, release: Releas
 
 
 @pytest.mark.soak
-def test_five_authorities(plane: ControlPlane, release: Release, labelled: str) -> None:
-    """`accel certs rotate`, five times: both replicas serve with each new authority."""
+def test_five_cas(plane: ControlPlane, release: Release, labelled: str) -> None:
+    """`accel certs rotate`, five times: both replicas serve with each new CA."""
     command = [ACCEL, "certs", "rotate", f"--namespace={release.namespace}", f"--kubeconfig={plane.kubeconfig}"]
     start = [state(pod)["rotations"] for pod in release.pods]
-    with no_call_lost(plane, labelled, "five authorities, two replicas") as load:
+    with no_call_lost(plane, labelled, "five CAs, two replicas") as load:
         for number in range(1, 6):
             release.wait_for("rotate to be taken: the one before must be over", taken(command))
             wanted = [count + number for count in start]
-            release.wait_for(f"authority {number}", rotated(release, wanted), ROLL_SECONDS)
+            release.wait_for(f"CA {number}", rotated(release, wanted), ROLL_SECONDS)
         more(load, release, 50)
 
 
 def taken(command: list[str]) -> Callable[[], bool]:
-    """Whether the command succeeds: in the first overlap of an installation there is no authority to rotate yet."""
+    """Whether the command succeeds: in the first overlap of an installation there is no CA to rotate yet."""
     return lambda: subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def rotated(release: Release, wanted: list[int]) -> Callable[[], bool]:
-    """Whether each replica has seen so many authorities and serves with the last."""
+    """Whether each replica has seen so many CAs and serves with the last."""
 
     def look() -> bool:
         states = [state(pod) for pod in release.pods]

@@ -243,7 +243,7 @@ def test_a_size_that_the_user_wrote_is_kept_or_refused(cluster: ControlPlane, na
 
 
 def test_injected_offline_it_needs_no_webhook(cluster: ControlPlane) -> None:
-    """What `accel inject` prints, applied in a namespace that nobody watches, makes the same slice."""
+    """What `accel inject` prints, applied in a namespace without the label, makes the same slice."""
     namespace = cluster.namespace()
     text, _ = injected(json.dumps(lws(V4_16)), load.load(), namespace)
     cluster.kubectl("apply", "-n", namespace, "-f", "-", input=text)

@@ -91,7 +91,7 @@ def test_kubectl_shows_why_a_type_is_refused(cluster: ControlPlane, namespace: s
 
 
 def test_warnings_reach_the_client(cluster: ControlPlane, namespace: str) -> None:
-    """One of N hosts: allowed, and told."""
+    """One of N hosts: allowed, with a warning."""
     stored = create(cluster, namespace, pod("tpu-v4-16"), dry=True)
 
     assert stored.status == 201
@@ -105,7 +105,7 @@ def test_golden_cases_are_stored_as_the_command_prints_them(cluster: ControlPlan
 
 
 def test_a_limit_range_defaults_and_bounds_as_without_us(cluster: ControlPlane, namespace: str) -> None:
-    """cpu and memory are the namespace's affair; a maximum of chips is checked on the injected value."""
+    """cpu and memory are up to the namespace; a maximum of chips is checked on the injected value."""
     limits = [
         {"type": "Container", "default": {"memory": "1Gi"}},
         {"type": "Pod", "max": {"google.com/tpu": "4"}},  # per Container a maximum would be a default too

@@ -65,8 +65,8 @@ def service(name: str, selector: dict[str, str]) -> Object:
 
 def named(kind: str, version: str, type_name: str, annotations: dict[str, str] | None = None) -> Object:
     """The head of an object that is called after its kind."""
-    said = {"accel.io/type": type_name, **(annotations or {})}
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": kind.lower(), "annotations": said}}
+    annotated = {"accel.io/type": type_name, **(annotations or {})}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": kind.lower(), "annotations": annotated}}
 
 
 def replicated(name: str, replicas: int = 1, pod: Object = POD, type_name: str = "", **fields: Any) -> Object:
@@ -76,17 +76,17 @@ def replicated(name: str, replicas: int = 1, pod: Object = POD, type_name: str =
     return {"name": name, "replicas": replicas, "template": template, **fields}
 
 
-def jobset(name: str, *jobs: Object, type_name: str = "tpu-v4-16", said: dict[str, str] | None = None) -> Object:
+def jobset(name: str, *jobs: Object, type_name: str = "tpu-v4-16", annotations: dict[str, str] | None = None) -> Object:
     """A JobSet; a name that ends with a dash is to be generated."""
-    found = named("JobSet", "jobset.x-k8s.io/v1alpha2", type_name, said)
+    found = named("JobSet", "jobset.x-k8s.io/v1alpha2", type_name, annotations)
     found["metadata"].pop("name")
     found["metadata"]["generateName" if name.endswith("-") else "name"] = name
     return {**found, "spec": {"replicatedJobs": list(jobs)}}
 
 
-def job(name: str, type_name: str, pod: Object, said: dict[str, str] | None = None) -> tuple[Object, ...]:
+def job(name: str, type_name: str, pod: Object, annotations: dict[str, str] | None = None) -> tuple[Object, ...]:
     """A Job of one slice, with its Service."""
-    found = named("Job", "batch/v1", type_name, said)
+    found = named("Job", "batch/v1", type_name, annotations)
     found["metadata"]["name"] = name
     spec = {"template": {"spec": {**pod, "subdomain": name}}}
     return service(name, {"job-name": name}), {**found, "spec": spec}
@@ -130,8 +130,12 @@ WORKLOADS = {
     "jobset-groups": Workload(
         (jobset("two", replicated("a", 2, groupName="left"), replicated("b", 2, groupName="right")),), (4, 4)
     ),
-    "jobset-apart": Workload((jobset("apart", replicated("s", 2), said={"accel.io/multislice": "false"}),), (2, 2)),
-    "jobset-divided": Workload((jobset("halves", replicated("s", 2, TWO), type_name="tpu7x-16", said=DIVIDED),), (8,)),
+    "jobset-apart": Workload(
+        (jobset("apart", replicated("s", 2), annotations={"accel.io/multislice": "false"}),), (2, 2)
+    ),
+    "jobset-divided": Workload(
+        (jobset("halves", replicated("s", 2, TWO), type_name="tpu7x-16", annotations=DIVIDED),), (8,)
+    ),
     "statefulset": Workload(stateful_set(), (2,)),
     "leaderworkerset": Workload((leader_worker_set(),), (4,), asks_metadata=True),
     "pod-divided": Workload((ONE_HOST,), (2,)),
@@ -247,8 +251,8 @@ def test_ray_knows_its_slice(cluster: ControlPlane, namespace: str, reader: None
         input=json.dumps({**named("RayCluster", "ray.io/v1", "tpu-v6e-16"), "spec": spec}),
     )
     pods = cluster.wait_for("four Ray workers", lambda: tpu_pods(cluster, namespace, 4), 120)
-    told = [{"TPU_NAME": "tpu-0", "TPU_WORKER_ID": str(index)} for index in range(4)]
-    questions = [{"environment": {**values(p), **t}, "chips": 4} for p, t in zip(pods, told, strict=True)]
+    given = [{"TPU_NAME": "tpu-0", "TPU_WORKER_ID": str(index)} for index in range(4)]
+    questions = [{"environment": {**values(p), **t}, "chips": 4} for p, t in zip(pods, given, strict=True)]
     answers = venv.ask("ray_node", questions)
 
     assert [("v6e-16", "4x4", 4)] * 4 == [(a["type"], a["topology"], a["workers"]) for a in answers]

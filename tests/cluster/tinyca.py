@@ -1,6 +1,6 @@
 """A certificate authority for one control plane: in memory, P-256, valid for a day.
 
-The product has its own authority in certs/; the test bed must not lean on what it tests.
+The product has its own CA in certs/; the test bed must not lean on what it tests.
 """
 
 import datetime
@@ -36,7 +36,7 @@ class TinyCA:
 
     @property
     def certificate(self) -> bytes:
-        """The authority's own certificate, PEM: what a caBundle or a kubeconfig holds."""
+        """The CA's own certificate, PEM: what a caBundle or a kubeconfig holds."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def server(self, *names: str) -> Pair:

@@ -75,7 +75,7 @@ def test_inject_warnings_go_to_stderr() -> None:
 
 
 def test_one_denied_document_and_nothing_is_printed() -> None:
-    """Half a stream must not reach a cluster; every denial is told, with document, object and what is valid."""
+    """Half a stream must not reach a cluster; every denial is printed, with document, object and what is valid."""
     done = accel("inject", "-f", "-", stdin=f"{POD}---\n{BAD}---\n{BAD.replace('jax-devices', 'other')}")
 
     assert (1, "") == (done.code, done.out)
@@ -120,7 +120,7 @@ def test_mistakes_are_told_in_words(arguments: list[str], stdin: str, message: s
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
-    """So that scripts can tell it from a denial."""
+    """So that scripts can distinguish it from a denial."""
     done = accel(*arguments)
 
     assert (2, "") == (done.code, done.out)
@@ -201,7 +201,7 @@ def test_explain_manifest() -> None:
 
 
 def test_explain_why_not() -> None:
-    """An object that gets nothing hears why; a denied one gets exit code 1."""
+    """For an object that gets nothing the reason is printed; a denied one gives exit code 1."""
     silent = accel("explain", "-f", "-", stdin=POD.replace("accel.io/type", "other"))
     off = accel("explain", "-f", "-", stdin=POD.replace("tpu-v4-8", 'tpu-v4-8\n    accel.io/inject: "false"'))
     denied = accel("explain", "-f", "-", stdin=BAD)
@@ -236,7 +236,7 @@ def test_config_show_is_a_config() -> None:
 
 
 def test_config_check(tmp_path: Path) -> None:
-    """A valid file is summed up, with what in it can have no effect; a broken one is told with the path in it."""
+    """A valid file is summarized, with settings that have no effect; for an invalid one the path in it is printed."""
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text("platform: eks\nschedulers: {defaults: [{types: [nvida-*], scheduler: volcano}]}\n")
     bad.write_text("platfrom: eks\n")
@@ -317,7 +317,7 @@ def test_demo_shows_before_after_warning_and_denial() -> None:
 
 
 def test_demo_with_own_manifests() -> None:
-    """The same for any file: kinds that are only checked, and kinds that nobody knows."""
+    """The same for any file: kinds that are only validated, and unknown kinds."""
     done = accel("demo", "-f", "examples/deployment.yaml", "-f", "examples/job.yaml")
 
     assert 0 == done.code

@@ -81,13 +81,13 @@ def test_a_file_and_stdin_say_the_same(tmp_path: Path) -> None:
     """But for the name."""
     file = tmp_path / "site.yaml"
     file.write_text(BROKEN)
-    told = check("", str(file))[2]
+    lines = check("", str(file))[2]
 
-    assert [line.replace(str(file), "stdin") for line in told] == check(BROKEN)[2]
+    assert [line.replace(str(file), "stdin") for line in lines] == check(BROKEN)[2]
 
 
 def test_very_many_mistakes_end() -> None:
-    """Twenty are told; each costs a look at the whole file."""
+    """Twenty are printed; each costs a look at the whole file."""
     code, _, lines = check("placements:\n" + "".join(f"  p{n}: {{a: b}}\n" for n in range(500)))
 
     assert (1, 20) == (code, len(lines))
@@ -128,7 +128,7 @@ WARNINGS = {
 
 @pytest.mark.parametrize("text", WARNINGS)
 def test_what_is_valid_and_not_meant(text: str) -> None:
-    """Told, and no error: it may be meant after all."""
+    """A warning and no error, since it may be intended."""
     code, out, lines = check(text)
 
     assert code == 0
@@ -147,5 +147,5 @@ def test_what_is_valid_and_not_meant(text: str) -> None:
     ],
 )
 def test_nothing_is_made_of_what_is_meant(text: str) -> None:
-    """A warning that comes always is read by nobody."""
+    """A warning that always appears would not be read."""
     assert (0, []) == check(text)[::2]

@@ -13,7 +13,7 @@ from webhook.load import load
 
 
 def problem(*names: object) -> str:
-    """What is said of files that cannot be read."""
+    """The messages about files that cannot be read."""
     with pytest.raises(Unreadable) as raised:
         list(files.read(map(str, names)))
     assert str(raised.value).isprintable()

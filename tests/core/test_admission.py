@@ -207,7 +207,7 @@ LWS = {
 
 @pytest.mark.parametrize("old", [None, {**LWS, "spec": "what"}, {**LWS, "spec": {"leaderWorkerTemplate": [1]}}])
 def test_a_stored_object_that_cannot_be_read(old: Any) -> None:
-    """The update is left as it is, and the user told; it is no error of ours, and no fault of theirs."""
+    """The update is left as it is, with a warning: neither an internal error nor a denial."""
     answer = answered(LWS, operation="UPDATE", oldObject=old)
 
     assert ("unchanged", 200) == (answer.outcome, answer.status)

@@ -72,7 +72,7 @@ def test_a_documented_size_is_placed_and_counted(row: dict[str, Any]) -> None:
         assert not accelerator.tolerations
         return
     assert (accelerator.resource, accelerator.count) == ("google.com/tpu", row["chips_per_host"])
-    assert (accelerator.most, accelerator.hosts) == (row["chips_per_host"], row["hosts"])
+    assert (accelerator.max_per_node, accelerator.hosts) == (row["chips_per_host"], row["hosts"])
     assert labels(accelerator) == {
         "cloud.google.com/gke-tpu-accelerator": row["label"],
         "cloud.google.com/gke-tpu-topology": row["topology"],
@@ -357,7 +357,7 @@ def test_parts_of_a_gpu() -> None:
 def test_aws_machines_bring_all_their_devices() -> None:
     """TorchX's names: GPUs and EFA devices of the whole machine."""
     p5 = GKE.resolve("aws_p5.48xlarge")
-    assert (p5.count, p5.most, p5.extras) == (8, 8, (("vpc.amazonaws.com/efa", 32),))
+    assert (p5.count, p5.max_per_node, p5.extras) == (8, 8, (("vpc.amazonaws.com/efa", 32),))
     assert GKE.resolve("aws_g5.xlarge").extras == ()
     assert GKE.resolve("AWS-P4D.24xlarge").name == "aws_p4d.24xlarge"
 

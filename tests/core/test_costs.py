@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 TIMES = 8
-MOST = 2.0  # growth of a cost, as a multiple of the body's
+MAX_GROWTH = 2.0  # growth of a cost, as a multiple of the body's
 LARGEST = 2 * 1024 * 1024  # bytes of a body with one large part
 TRIES = (1, 5, 20)  # the least of so many is measured; more where fewer look bad, since others use the machine too
 
@@ -214,7 +214,7 @@ class Cost(NamedTuple):
 
 
 def cost(obj: Any, old: Any, times: int = 1) -> tuple[Cost, str]:
-    """The least processor time of some tries, and the calls of Python functions of one; and what came of it."""
+    """The minimum CPU time of some runs, the calls of Python functions of one, and its result."""
     body = review(obj, old, namespace=NAMESPACE)
 
     def work() -> None:
@@ -235,7 +235,7 @@ def grown(small: tuple[Any, Any], large: tuple[Any, Any]) -> tuple[float, float,
         body = max(other.bytes / one.bytes, 1.0)
         longer = other.seconds / max(one.seconds, SHORTEST) / body
         more = other.calls / one.calls / body
-        if max(longer, more) <= MOST:
+        if max(longer, more) <= MAX_GROWTH:
             break
     return longer, more, outcome
 
@@ -254,7 +254,7 @@ def tried(workload: Kind[Any], small: Any, large: Any, what: str) -> Iterator[st
     """What costs too much, on CREATE and on UPDATE."""
     for update in updates(workload):
         longer, more, outcome = grown(*((obj, stored(obj) if update else None) for obj in (small, large)))
-        if max(longer, more) > MOST:
+        if max(longer, more) > MAX_GROWTH:
             yield f"{what}{' (UPDATE)' * update}: {longer:.1f} x time, {more:.1f} x calls, {outcome}"
 
 
@@ -268,7 +268,7 @@ VIEWS = {workload.view: workload for workload in WORKLOADS.values()}
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
-    """Its visits cost whoever is measured at the moment."""
+    """Its runs would add to the cost that is being measured."""
     gc.collect()
     gc.disable()
     yield
@@ -366,7 +366,7 @@ TEMPLATED = [workload for workload in VIEWS.values() if lists_of_templates(workl
 
 @pytest.mark.parametrize("workload", named(TEMPLATED))
 def test_our_own_words_above_many_templates(workload: Kind[Any]) -> None:
-    """Each template hears the object's words, reads them for itself and gets a copy.
+    """Each template inherits the object's annotations, parses them and gets a copy.
 
     The product is in proportion to what comes out, which has a bound: both objects are beyond it.
     """
@@ -383,7 +383,7 @@ def test_our_own_words_above_many_templates(workload: Kind[Any]) -> None:
 
 @pytest.mark.parametrize("workload", named(TEMPLATED))
 def test_metadata_above_many_templates(workload: Kind[Any]) -> None:
-    """Each template hears the object's own metadata, however much there is of it.
+    """Each template inherits the object's own metadata, however large that is.
 
     It asks for nothing, so that many templates cost little, and what is looked through for each of them costs most.
     """
@@ -406,12 +406,12 @@ def test_one_part_as_large_as_a_body_takes(workload: Kind[Any]) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("workload", named(VIEWS.values()))
 def test_two_large_parts(workload: Kind[Any]) -> None:
-    """Every pair in every kind, so large that time tells as well."""
+    """Every pair in every kind, so large that CPU time is meaningful too."""
     assert two_repeated_parts(workload, 12) == []
 
 
 def test_every_text_has_a_bound() -> None:
-    """A view that reads a text, or a number, without saying how large it may be is one that nobody thought about."""
+    """Every string and number in a view must declare a maximum."""
     for workload in WORKLOADS.values():
         for part in parts(workload.view):
             if isinstance(part.type, inspect.StrType):

@@ -146,7 +146,7 @@ def test_a_list_of_names_for_every_template() -> None:
 
 
 def test_unknown_keys_are_not_carried_to_templates() -> None:
-    """However long: nobody reads them, and Kubernetes takes them."""
+    """Of any length: they are not read, and Kubernetes accepts them."""
     obj = jobset(2, "nvidia-l4")
     obj["metadata"]["annotations"] |= {"accel.io/note": "x" * 10_000, "accel.io/injected": "x" * 10_000}
 
@@ -160,10 +160,10 @@ def test_names_of_hosts_are_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     tracemalloc.start()
     try:
         assert answered(jobs, at=FULL).code == "too-large"
-        _, most = tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < 64 * 1024 * 1024
+    assert peak < 64 * 1024 * 1024
 
 
 def test_an_object_larger_than_any() -> None:
@@ -195,7 +195,7 @@ def test_a_stored_object_of_a_schemaless_kind(field: str, odd: Any) -> None:
 
 
 def test_a_leader_worker_set_that_somebody_labels() -> None:
-    """Its spec and our words are as they were, and so is what becomes of it."""
+    """Its spec and our keys are unchanged, and so is the result."""
     container = {"name": "a", "resources": {"limits": {"accel.io/nvidia-gpu": "4"}}}
     annotations = {"accel.io/type": "tpu-v5e-16", "accel.io/container": "a"}
     lws = {
@@ -211,7 +211,7 @@ def test_a_leader_worker_set_that_somebody_labels() -> None:
 
 
 def test_detection_denies_nobody() -> None:
-    """An object without a word of ours passes, whatever is in it."""
+    """An object without keys of ours passes, whatever is in it."""
     detecting = Site.parse(b"detect: [nvidia.com/gpu]", "detect.yaml", load.builtin())
     plain = pod({}, [{"name": "x" * 300, "resources": {"limits": {"nvidia.com/gpu": 1}}}])
     del plain["metadata"]["annotations"]

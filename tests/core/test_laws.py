@@ -36,7 +36,7 @@ RESOURCES = st.sampled_from(["cpu", "google.com/tpu", "nvidia.com/gpu", "accel.i
 
 
 def maybe(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """An object with any of these fields, any of them null, and fields that nobody knows."""
+    """An object with any of these fields, any of them null, and unknown fields."""
     optional = {name: st.none() | strategy for name, strategy in fields.items()}
     known = st.fixed_dictionaries({}, optional=optional)
     strange = st.dictionaries(st.sampled_from(["futureField", "x/y", "z~"]), UNKNOWN, max_size=1)

@@ -1,4 +1,4 @@
-"""What is said to people: every denial has a case and a place in the documents, and cannot be misused."""
+"""Messages to users: every denial has a case and a section in the documentation, and cannot be misused."""
 
 import re
 
@@ -18,7 +18,7 @@ def filled(sentence: str, text: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("code", DENIALS)
 def test_every_denial_has_a_golden_case(code: str) -> None:
-    """A message that no case shows is one that nobody has read."""
+    """Every message must be shown by a case, so that somebody has read it."""
     assert any(case.denied.endswith(f"#{code}") for case in all_cases())
 
 

@@ -1,4 +1,4 @@
-"""Whoever writes one of our words hears what became of it, wherever it stands and however it is spelled."""
+"""Every key of ours has an effect or produces a warning, wherever it is and however it is spelled."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ def maps(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | in
 
 
 def without_our_words(node: Any) -> Any:
-    """The object as somebody writes it who does not know us; every metadata has labels and annotations."""
+    """The object without keys of ours; every metadata has labels and annotations."""
     if isinstance(node, list):
         return [without_our_words(item) for item in node]
     if not isinstance(node, dict):
@@ -53,7 +53,7 @@ def with_word(obj: Any, path: tuple[str | int, ...], key: str, word: str | None)
 
 
 def owned(obj: Any) -> bool:
-    """Whether a controller, which was told, made the object; or it is left alone with a reason of its own."""
+    """Whether a controller, whose object got the warnings, created it; or it is left alone for another reason."""
     return any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())
 
 
@@ -69,13 +69,13 @@ def test_a_word_in_every_place_is_heard(case: Case) -> None:
         for key, word in words:
             answer = admit(review(with_word(obj, path, key, word), None), case.site)
             decision = decided(answer, obj)
-            heard = decision.denied or decision.warnings or answer.type
-            assert heard or answer.code, f"{key}: {word} in {path} is silent"
+            reported = decision.denied or decision.warnings or answer.type
+            assert reported or answer.code, f"{key}: {word} in {path} is silent"
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_word_in_an_unknown_kind_is_heard_offline(name: str) -> None:
-    """In each map of a manifest whose kind nobody knows; without a word of ours nothing is said."""
+    """In each map of a manifest of an unknown kind; without a key of ours there is no warning."""
     version, _, kind = name.rpartition("/")
     obj = {
         "apiVersion": version,

@@ -1,4 +1,4 @@
-"""The words of `accel explain -f`, held to what injection does in every golden case."""
+"""The output of `accel explain -f`, compared with the result of injection in every golden case."""
 
 import json
 import re
@@ -29,11 +29,11 @@ def test_explain_tells_every_edit_and_no_other(case: Case) -> None:
         except Denied:
             continue
         found = reasons.explain(subject.name, subject.workload, subject.value, obj, setting)
-        told = [*found.around, *(line for part in found.parts for line in part.gets)]
-        ours = [nameless(line.what) for line in told]
+        lines = [*found.around, *(line for part in found.parts for line in part.gets)]
+        ours = [nameless(line.what) for line in lines]
         written = [nameless(line.what) for line in reasons.lines_of(obj, subject.value, edits, "-")]
 
-        assert all(line.what and line.why for line in told)
+        assert all(line.what and line.why for line in lines)
         assert all(any(line.endswith(other) for other in ours) for line in written)
         assert all(any(other.endswith(line) for other in written) for line in ours)
 

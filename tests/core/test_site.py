@@ -76,7 +76,7 @@ def test_without_a_file_there_are_defaults(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A missing file and a directory are an admin's mistakes, told in one line."""
+    """A missing file and a directory are an admin's mistakes, reported in one line."""
     with pytest.raises(BadConfig, match=r"absent\.yaml: No such file"):
         load.load(tmp_path / "absent.yaml")
     with pytest.raises(BadConfig, match="Is a directory"):
@@ -287,7 +287,7 @@ def test_ten_thousand_models_are_read() -> None:
     with budget.within(len(text)):
         site = parse(text)
 
-    assert site.catalogue.resolve("m9999-mig-1g.9999gb").most is None
+    assert site.catalogue.resolve("m9999-mig-1g.9999gb").max_per_node is None
 
 
 def test_values_are_those_that_helm_reads() -> None:
@@ -433,7 +433,7 @@ catalogue:
 """)
     assert site.catalogue.resolve("nvidia-l4").selector == (("nvidia.com/gpu.product", ("NVIDIA-L4-PCIe",)),)
     assert site.catalogue.resolve("NPU2").name == "acme-npu-2"
-    assert site.catalogue.resolve("acme-npu-2").most == 4
+    assert site.catalogue.resolve("acme-npu-2").max_per_node == 4
     assert not site.catalogue.resolve("acme-npu-2").pinned
     assert list(site.catalogue.names()).count("nvidia-l4") == 1
 

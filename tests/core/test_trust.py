@@ -323,7 +323,7 @@ BAD_CONFIGS = {
 
 @pytest.mark.parametrize("text", BAD_CONFIGS.values(), ids=BAD_CONFIGS.keys())
 def test_a_config_that_would_open_more_than_it_says(text: bytes) -> None:
-    """The admin is told when the file is read, not when a Pod does it."""
+    """It is an error when the file is read, not when a Pod uses it."""
     with pytest.raises(BadConfig):
         site_of(text)
 

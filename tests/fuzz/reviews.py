@@ -18,7 +18,7 @@ SECONDS_PER_BYTE = 4e-6
 BEST_OF = 5
 LARGEST = 1_000_000
 """Bytes to which a review is blown up, now and then."""
-MOST_GROWTH = 16 * 1024 * 1024
+MAX_GROWTH = 16 * 1024 * 1024
 """Bytes that the process may have more after the second half of the inputs than after the first."""
 
 
@@ -32,7 +32,7 @@ def inputs(seed: int, count: int) -> Iterator[bytes]:
 def run(count: int, seed: int) -> list[str]:
     """What is wrong with the answers to `count` inputs; prints what they were."""
     ours, seen, wrong = site(None), Counter[str](), list[str]()
-    most, half = 0.0, 0
+    peak, half = 0.0, 0
     for number, body in enumerate(inputs(seed, count)):
         start = time.process_time()
         answer = admit(body, ours)
@@ -41,7 +41,7 @@ def run(count: int, seed: int) -> list[str]:
         allowed = SECONDS + SECONDS_PER_BYTE * len(body)
         if spent > allowed:
             spent = min(spent, *(_again(body, ours) for _ in range(BEST_OF)))
-        most = max(most, spent / allowed)
+        peak = max(peak, spent / allowed)
         problems = mutants.problems(body, answer.status, answer.body)
         if spent > allowed:
             problems.append(f"{spent:.3f} s for {len(body)} bytes")
@@ -51,11 +51,11 @@ def run(count: int, seed: int) -> list[str]:
         if number == count // 2:
             half = resident()
     growth = resident() - half
-    if growth > MOST_GROWTH:
+    if growth > MAX_GROWTH:
         wrong.append(f"{growth >> 20} MiB more than at half the inputs")
     print(
         f"{count} reviews, seed {seed}: {dict(seen)}; {len(wrong)} wrong; "
-        f"at most {most:.0%} of the time allowed; {growth >> 10} KiB more memory over the second half"
+        f"at most {peak:.0%} of the time allowed; {growth >> 10} KiB more memory over the second half"
     )
     return wrong
 

@@ -26,7 +26,7 @@ LEVELS = file_limits.LEVELS
 
 
 def problem(text: str) -> str:
-    """What is said of a manifest that is refused."""
+    """The message about a manifest that is refused."""
     with budget.within(len(text)), pytest.raises(BadManifest) as raised:
         injected(text, SITE, filename="f.yaml")
     assert str(raised.value).isprintable()
@@ -161,11 +161,11 @@ import re, sys
 from pathlib import Path
 from webhook import load
 from webhook.manifest.inject import results as injected
-def most(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 text, site = eval(sys.argv[1]), load.load()
-before = most()
+before = peak()
 found = injected(text, site)
-print(most() - before)
+print(peak() - before)
 """
     return int(subprocess.run([sys.executable, "-c", program, text], cwd=ROOT, capture_output=True, check=True).stdout)
 
@@ -290,7 +290,7 @@ def test_the_limits_are_those_of_the_page() -> None:
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     section = page.partition("## Files that cannot be read")[2].partition("\n## ")[0]
     manifest, config = file_limits.OF_MANIFEST, file_limits.OF_CONFIG
-    for said in (
+    for row in (
         f"| {file_limits.LEVELS} levels |",
         f"{file_limits.ALIASED_TIMES} times what the document has",
         f"{manifest.aliased_values:,} |",
@@ -298,6 +298,6 @@ def test_the_limits_are_those_of_the_page() -> None:
         f"more than {manifest.values:,} keys",
         f"more than {file_limits.MANIFESTS >> 20} MiB at once",
         f"more than {file_limits.CONFIG >> 20} MiB, which a ConfigMap",
-        f"{config.values:,} keys and values, {site.MOST_PATTERNS:,} patterns, {site.MOST_TYPES:,} types |",
+        f"{config.values:,} keys and values, {site.MAX_PATTERNS:,} patterns, {site.MAX_TYPES:,} types |",
     ):
-        assert said in section
+        assert row in section

@@ -142,19 +142,19 @@ def test_block_scalars_before_an_addition(header: str) -> None:
 
 def test_scalars_are_kubectl_s() -> None:
     """Values as `kubectl annotate --local -o json` prints them: neither YAML 1.1 nor 1.2."""
-    told = {
+    resolved = {
         "1e3": 1000, "yes": True, "y": True, "oN": "oN", "2020-01-01": "2020-01-01", "190:20:30": "190:20:30",
         "010": 8, "08": 8, "0x1F": 31, "0X1f": 31, "0b101": 5, "0o17": 15, "0o8": "0o8", "1_000": 1000, "+1": 1,
         "-0x1f": -31, ".5": 0.5, "+.5": 0.5, "1.": 1, "1e-2": 0.01, "1e400": "1e400", "~": None, "": None,
         "TRUE": True, ".e5": ".e5", "_1": "_1", "-_1": -1, ".infinity": ".infinity", "1e22": 1e22, "100m": "100m",
     }  # fmt: skip
 
-    assert told == {text: nodes.resolve(text) for text in told}
-    assert all(type(told[text]) is type(nodes.resolve(text)) for text in told)
+    assert resolved == {text: nodes.resolve(text) for text in resolved}
+    assert all(type(resolved[text]) is type(nodes.resolve(text)) for text in resolved)
 
 
 def test_odd_quantities_reach_the_rules_as_numbers() -> None:
-    """`1e3` milli-anything is the user's affair; ours is not to read it as text where kubectl reads a number."""
+    """`1e3` must be read as a number, as kubectl does, whatever it means to the user."""
     assert "cpu: 1e3\n" in after(POD + "    resources:\n      limits:\n        cpu: 1e3\n")
 
 
@@ -227,7 +227,7 @@ def test_several_documents_and_lists() -> None:
     ],
 )
 def test_what_did_not_ask_stays_byte_for_byte(text: str) -> None:
-    """Kinds that nobody knows, no kinds at all, and objects that ask for nothing."""
+    """Unknown kinds, documents without a kind, and objects without keys of ours."""
     assert text == injected(text, SITE)[0]
 
 

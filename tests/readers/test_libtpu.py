@@ -53,13 +53,13 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin/blob/4626a9f4/pkg/tpu/uti
 def pods(type_name: str, containers: int = 1, replicas: int = 1) -> list[dict[str, Any]]:
     """The last Pod of each slice of a JobSet, as the controllers would make it and the webhook admits it."""
     names = [f"c{index}" for index in range(containers)]
-    said = {"accel.io/type": type_name, **({"accel.io/container": ",".join(names)} if containers > 1 else {})}
+    annotations = {"accel.io/type": type_name, **({"accel.io/container": ",".join(names)} if containers > 1 else {})}
     template = {"spec": {"containers": [{"name": name, "image": "i"} for name in names]}}
     job = {"name": "s", "replicas": replicas, "template": {"spec": {"template": template}}}
     jobset = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": "t", "annotations": said},
+        "metadata": {"name": "t", "annotations": annotations},
         "spec": {"replicatedJobs": [job]},
     }
     made = written(jobset)["spec"]["replicatedJobs"][0]["template"]["spec"]
@@ -71,7 +71,7 @@ def admitted(job: dict[str, Any], index: int, replicas: int) -> dict[str, Any]:
     pod = plain(job["template"])
     name = f"t-s-{index}"
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": True}
-    said = {
+    annotations = {
         "batch.kubernetes.io/job-completion-index": str(job.get("completions", 1) - 1),
         "jobset.sigs.k8s.io/global-replicas": str(replicas),
         "jobset.sigs.k8s.io/job-global-index": str(index),
@@ -79,7 +79,7 @@ def admitted(job: dict[str, Any], index: int, replicas: int) -> dict[str, Any]:
     pod["metadata"] = {
         "name": name,
         "labels": {"batch.kubernetes.io/job-name": name},
-        "annotations": {**pod["metadata"]["annotations"], **said},
+        "annotations": {**pod["metadata"]["annotations"], **annotations},
         "ownerReferences": [owner],
     }
     pod["spec"]["subdomain"] = "t"

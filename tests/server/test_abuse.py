@@ -17,11 +17,11 @@ from tests.support import mutants
 from tests.support.case import site
 from tests.support.client import answer, connect, post, trust
 from tests.support.good_calls import GoodCalls
-from tests.support.process import CA, accel_serve, most_memory
+from tests.support.process import CA, accel_serve, peak_memory
 from webhook.core.admission import admit
 from webhook.server.replica import Addresses
 
-MOST_MIB = 224  # of the process, at any moment; the chart gives its container 256
+MAX_MIB = 224  # of the process, at any moment; the chart gives its container 256
 MIB = 1024 * 1024
 SENDERS = 16  # at once, of each kind
 SHARE = 2000  # mutants that are sent over TLS, of those that are tried in this process
@@ -152,11 +152,11 @@ def test_good_calls_among_bad_ones(tmp_path: Path) -> None:
         for work in ABUSE:
             with GoodCalls(at) as good, standing(at, context):
                 all_at_once(work, at, context)
-            most = most_memory(pid)
-            print(f"{work.__name__}: {good.answered} good calls answered, {len(good.failed)} not; {most} MiB")
+            peak = peak_memory(pid)
+            print(f"{work.__name__}: {good.answered} good calls answered, {len(good.failed)} not; {peak} MiB")
             assert good.failed == []
             assert good.answered > 0
-        assert most_memory(pid) < MOST_MIB
+        assert peak_memory(pid) < MAX_MIB
 
 
 def test_mutated_reviews() -> None:
@@ -182,6 +182,6 @@ def test_mutated_reviews_over_tls(tmp_path: Path) -> None:
             reply = admit(mutant, ours)
             if (status, body.rstrip(b"\n")) != (reply.status, reply.body.rstrip(b"\n")):
                 different.append((mutant[:500], status, body, reply.status, reply.body))
-        most = most_memory(pid) if os.path.exists("/proc/self/status") else 0
-    print(f"{SHARE} mutated reviews over TLS, one connection: {len(different)} differ; {most} MiB")
+        peak = peak_memory(pid) if os.path.exists("/proc/self/status") else 0
+    print(f"{SHARE} mutated reviews over TLS, one connection: {len(different)} differ; {peak} MiB")
     assert different[:3] == []

@@ -12,14 +12,14 @@ import pytest
 
 from tests.support.client import LOCAL, allow, call, connect, probe, rejected, trust
 from tests.support.good_calls import GoodCalls
-from tests.support.process import CA, accel_serve, most_memory, process, until
+from tests.support.process import CA, accel_serve, peak_memory, process, until
 from tests.support.recorder import Recorder
 from webhook.server import replica
 from webhook.server.limits import Limits
 from webhook.server.replica import Addresses, running
 
 MANY = 8000
-MOST_MIB = 128  # of the process, at any moment of such an attack
+MAX_MIB = 128  # of the process, at any moment of such an attack
 
 
 def hello() -> bytes:
@@ -69,10 +69,10 @@ def test_eight_thousand_half_open_connections(tmp_path: Path, sent: bytes) -> No
             half_open(at, MANY, sent, stack)
             answered = good.answered
             until(lambda: good.answered > answered + 5 or good.failed)
-        print(f"{MANY} connections: {good.answered} good calls, {len(good.failed)} failed; {most_memory(pid)} MiB")
+        print(f"{MANY} connections: {good.answered} good calls, {len(good.failed)} failed; {peak_memory(pid)} MiB")
         assert good.failed == []
         assert rejected(at)["half-open"] > MANY // 2
-        assert most_memory(pid) < MOST_MIB
+        assert peak_memory(pid) < MAX_MIB
 
 
 @pytest.mark.parametrize("sent", SENT.values(), ids=SENT.keys())
@@ -191,7 +191,7 @@ def test_no_file_handles_left(tmp_path: Path) -> None:
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (now + 1, hard))
         half_open(at, 20, b"", stack)
         time.sleep(1)
-        assert "Too many open files" in str(server.said("turned away")["problem"])
+        assert "Too many open files" in str(server.logged("turned away")["problem"])
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (hard, hard))
         until(lambda: rejected(at)["accept-failed"] > 0)
         assert rejected(at)["accept-failed"] < 40  # it would be thousands without a pause
@@ -209,7 +209,7 @@ def test_half_open_connections_give_their_handles_back(tmp_path: Path) -> None:
         _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (now + 20, hard))
         half_open(at, 100, b"", stack)
-        server.said("turned away")
+        server.logged("turned away")
         with connect(at, trust(CA.certificate)) as connection:
             connection.settimeout(30)
             assert connection.version() == "TLSv1.3"

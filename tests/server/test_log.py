@@ -96,7 +96,7 @@ def test_a_library_s_record_is_a_line_like_ours() -> None:
 
 
 def test_a_name_is_cut_and_says_so() -> None:
-    """As long as names may be it stays; one more, and its length is said."""
+    """A name of the maximum length is kept; a longer one is cut, with its length appended."""
     assert cut("n" * 253, 253) == "n" * 253
     assert cut("n" * 50_000, 253) == "n" * 253 + "… (50000 characters)"
 

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certs import authority, directory
+from certs import directory, pki
 from tests.support.checkout import ROOT
 from tests.support.client import (
     ANSWER,
@@ -40,7 +40,7 @@ from tests.support.client import (
     trust,
 )
 from tests.support.identity import identity
-from tests.support.process import CA, issue, most_memory, process, until
+from tests.support.process import CA, issue, peak_memory, process, until
 from tests.support.process import replica as started
 from tests.support.recorder import Recorder
 from webhook.core.admission import Answer
@@ -369,9 +369,9 @@ def test_memory_under_abuse(tmp_path: Path) -> None:
             thread.join()
         assert call(at)[0] == 200
         assert rejected(at)["busy"] > 0
-        most = most_memory(replica.pid)
-        print(f"500 half-open and 300 idle connections, 40 bodies of 7 MiB: at most {most} MiB")
-        assert most < 200
+        peak = peak_memory(replica.pid)
+        print(f"500 half-open and 300 idle connections, 40 bodies of 7 MiB: at most {peak} MiB")
+        assert peak < 200
 
 
 def _send(connection: ssl.SSLSocket, data: bytes) -> None:
@@ -622,7 +622,7 @@ def served(at: Addresses) -> str:
     with connect(at, trust(CA.certificate)) as connection:
         peer = connection.getpeercert(binary_form=True)
         assert peer is not None
-        return authority.fingerprint(ssl.DER_cert_to_PEM_cert(peer).encode())
+        return pki.fingerprint(ssl.DER_cert_to_PEM_cert(peer).encode())
 
 
 def test_no_call_fails_while_certificates_are_swapped(tmp_path: Path) -> None:
@@ -658,7 +658,7 @@ def test_no_call_fails_while_certificates_are_swapped(tmp_path: Path) -> None:
             thread.start()
         try:
             for _ in range(20):
-                wanted = authority.fingerprint(issue(tmp_path).certificate)
+                wanted = pki.fingerprint(issue(tmp_path).certificate)
                 until(lambda wanted=wanted: served(at) == wanted)
         finally:
             stop.set()
@@ -674,10 +674,10 @@ def test_a_mismatched_pair_does_not_reach_clients(tmp_path: Path) -> None:
     """The key of another certificate is refused and counted, and calls go on with the old pair."""
     first = issue(tmp_path)
     with running(from_files(tmp_path), allow, Recorder()) as at:
-        other = authority.issue(CA, ("localhost",), datetime.now(UTC))
+        other = pki.issue(CA, ("localhost",), datetime.now(UTC))
         directory.write(tmp_path, {"tls.crt": first.certificate, "tls.key": other.key})
         until(lambda: 'accel_webhook_cert_reloads_total{result="failure"} 1.0' in probe(at, "/metrics")[1])
-        assert served(at) == authority.fingerprint(first.certificate)
+        assert served(at) == pki.fingerprint(first.certificate)
         assert probe(at, "/readyz")[0] == 200
 
 
@@ -698,7 +698,7 @@ def test_clients_are_asked_for_their_certificate(tmp_path: Path) -> None:
     """With a client CA and names: none, a stranger's and another name are refused; CN and DNS name are let
     in."""
     issue(tmp_path)
-    clients, strangers = (authority.new_ca(datetime.now(UTC)) for _ in range(2))
+    clients, strangers = (pki.new_ca(datetime.now(UTC)) for _ in range(2))
     (tmp_path / "clients.pem").write_bytes(clients.certificate)
     names = ("kube-apiserver,api.example", "another")
     settings = from_files(tmp_path, client_ca_file=str(tmp_path / "clients.pem"), client_names=names)
@@ -732,7 +732,7 @@ def test_sigterm_in_its_order(tmp_path: Path) -> None:
             kept.sendall(post())
             assert "connection" not in answer(kept)[1]
             replica.signal(signal.SIGTERM)
-            replica.said("stopping")
+            replica.logged("stopping")
             assert probe(at, "/readyz") == (503, "not ready: stopping\n")
             assert probe(at, "/healthz")[0] == 200
             kept.sendall(post())
@@ -745,7 +745,7 @@ def test_sigterm_in_its_order(tmp_path: Path) -> None:
         assert replica.exit_code() == 0
         with pytest.raises(OSError, match="refused"):
             connect(at)
-        assert replica.said("stopped")["cut_off"] == 0
+        assert replica.logged("stopped")["cut_off"] == 0
 
 
 def test_a_call_in_flight_is_finished(tmp_path: Path) -> None:
@@ -755,7 +755,7 @@ def test_a_call_in_flight_is_finished(tmp_path: Path) -> None:
             connection.sendall(post()[:-10])
             time.sleep(0.5)  # so that it has been read
             replica.signal(signal.SIGTERM)
-            replica.said("stopping")
+            replica.logged("stopping")
             time.sleep(0.5)
             connection.sendall(post()[-10:])
             status, headers, _ = answer(connection)
@@ -770,10 +770,10 @@ def test_a_second_signal_is_now(tmp_path: Path) -> None:
             connection.sendall(post()[:-10])
             time.sleep(0.5)
             replica.signal(signal.SIGTERM)
-            replica.said("stopping")
+            replica.logged("stopping")
             replica.signal(signal.SIGTERM)
             assert replica.exit_code() == 1
-        assert replica.said("stopped")["cut_off"] == 1
+        assert replica.logged("stopped")["cut_off"] == 1
 
 
 def test_ctrl_c_has_no_lame_duck(tmp_path: Path) -> None:
@@ -787,7 +787,7 @@ def test_ctrl_c_has_no_lame_duck(tmp_path: Path) -> None:
 def test_a_signal_while_waiting_for_files(tmp_path: Path) -> None:
     """Alive but not ready without a certificate, and stopped by one signal."""
     with started(cert_file=str(tmp_path / "no.crt"), key_file=str(tmp_path / "no.key")) as replica:
-        assert "no.crt" in str(replica.said("certificate refused")["problem"])
+        assert "no.crt" in str(replica.logged("certificate refused")["problem"])
         replica.signal(signal.SIGTERM)
         assert replica.exit_code() == 0
 
@@ -797,10 +797,10 @@ def test_what_stops_a_start_is_said(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("platform: moon\n")
     with started(self_signed=True, config=str(tmp_path / "config.yaml")) as replica:
         assert replica.exit_code() == 1
-        assert "platform" in str(replica.said("cannot start")["problem"])
+        assert "platform" in str(replica.logged("cannot start")["problem"])
     with started(self_signed=True, cert_file="x") as replica:
         assert replica.exit_code() == 1
-        assert "--self-signed" in str(replica.said("cannot start")["problem"])
+        assert "--self-signed" in str(replica.logged("cannot start")["problem"])
 
 
 @pytest.mark.parametrize(

@@ -14,29 +14,29 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from certs import authority
+from certs import pki
 from tests.support.identity import identity
 from webhook.errors import BadPair
 from webhook.server.tls import Certificate, Pem, build, names_of
 
 NOW = datetime.now(UTC)
-CA = authority.new_ca(NOW)
+CA = pki.new_ca(NOW)
 NAMES = ("localhost", "webhook.accel.svc")
 
 
 def pem(name: str = "localhost", now: datetime = NOW, lifetime: timedelta = timedelta(days=7)) -> Pem:
-    """A certificate from the test's authority."""
-    pair = authority.issue(CA, (name,), now, lifetime)
+    """A certificate from the test's CA."""
+    pair = pki.issue(CA, (name,), now, lifetime)
     return Pem(pair.certificate, pair.key)
 
 
 def test_a_good_pair() -> None:
     """Its end, its names and its fingerprint are known."""
-    pair = authority.issue(CA, NAMES, NOW)
+    pair = pki.issue(CA, NAMES, NOW)
     built = build(Pem(pair.certificate, pair.key), NOW)
     assert built.names == NAMES
-    assert built.not_after == authority.not_after(pair.certificate)
-    assert built.sha256 == authority.fingerprint(pair.certificate)
+    assert built.not_after == pki.not_after(pair.certificate)
+    assert built.sha256 == pki.fingerprint(pair.certificate)
 
 
 def nameless() -> Pem:
@@ -82,7 +82,7 @@ def test_what_cannot_serve_is_refused(bad: Pem, why: str) -> None:
 
 
 def test_a_chain_is_served_whole() -> None:
-    """A leaf with its authority behind it is accepted."""
+    """A file with a leaf followed by its CA is accepted."""
     assert build(Pem(GOOD.certificate + CA.certificate, GOOD.key), NOW).names == ("localhost",)
 
 
@@ -142,7 +142,7 @@ def shake(port: int, client: ssl.SSLContext, sni: bool = True) -> tuple[str, str
 
 
 def serial(of: Pem) -> str:
-    return f"{authority.parse(of.certificate).serial_number:X}"
+    return f"{pki.parse(of.certificate).serial_number:X}"
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -170,9 +170,9 @@ def test_the_minimum_version_holds_after_a_swap() -> None:
                 shake(port, client)
 
 
-def test_the_authority_of_clients_is_swapped_too(tmp_path: Path) -> None:
+def test_the_ca_of_clients_is_swapped_too(tmp_path: Path) -> None:
     """After a reload with another client CA, clients of the new one get in and those of the old one do not."""
-    old, new = authority.new_ca(NOW), authority.new_ca(NOW)
+    old, new = pki.new_ca(NOW), pki.new_ca(NOW)
     of_old, of_new = identity(old, "a", tmp_path / "old.pem"), identity(new, "a", tmp_path / "new.pem")
     certificate = Certificate(build(Pem(GOOD.certificate, GOOD.key, old.certificate), NOW))
     with serving(certificate) as port:

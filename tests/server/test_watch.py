@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from certs import authority, directory
+from certs import directory, pki
 from tests.support.recorder import Recorder
 from webhook import load
 from webhook.core.site import Site
@@ -17,11 +17,11 @@ from webhook.server.metrics import Metrics
 from webhook.server.watch import CertificateFiles, SiteFile, StateFile
 
 NOW = datetime.now(UTC)
-CA = authority.new_ca(NOW)
+CA = pki.new_ca(NOW)
 
 
-def pair() -> authority.KeyPair:
-    return authority.issue(CA, ("localhost",), NOW)
+def pair() -> pki.KeyPair:
+    return pki.issue(CA, ("localhost",), NOW)
 
 
 class Files:
@@ -48,15 +48,15 @@ def test_a_directory_swapped_as_kubelets_do(tmp_path: Path) -> None:
     """The `..data` symlink moves, the files' own paths do not, and the new pair is served."""
     files, first, second = Files(tmp_path), pair(), pair()
     directory.write(tmp_path, {"tls.crt": first.certificate, "tls.key": first.key})
-    assert files.look() == authority.fingerprint(first.certificate)
+    assert files.look() == pki.fingerprint(first.certificate)
     directory.write(tmp_path, {"tls.crt": second.certificate, "tls.key": second.key})
-    assert files.look() == authority.fingerprint(second.certificate)
+    assert files.look() == pki.fingerprint(second.certificate)
     assert files.metrics.certificate_reloads == {"success": 2, "failure": 0}
-    assert files.health.certificate_not_after == authority.not_after(second.certificate)
+    assert files.health.certificate_not_after == pki.not_after(second.certificate)
 
 
 def test_files_rewritten_in_place_one_after_the_other(tmp_path: Path) -> None:
-    """Between the two writes the pair does not match: the old one stays, and nothing is said of so short a time."""
+    """Between the two writes the pair does not match: the old one stays in use, and so short a time is not reported."""
     files, first, second = Files(tmp_path), pair(), pair()
     files.cert.write_bytes(first.certificate)
     files.key.write_bytes(first.key)
@@ -64,12 +64,12 @@ def test_files_rewritten_in_place_one_after_the_other(tmp_path: Path) -> None:
     files.cert.write_bytes(second.certificate)
     assert files.look() == served
     files.key.write_bytes(second.key)
-    assert files.look() == authority.fingerprint(second.certificate)
+    assert files.look() == pki.fingerprint(second.certificate)
     assert files.errors == []
 
 
 def test_a_mismatch_that_stays_is_refused_once(tmp_path: Path) -> None:
-    """Said and counted once, however often it is seen; the old pair stays until the files are right again."""
+    """Logged and counted once, however often it is seen; the old pair stays in use until the files are valid again."""
     files, first, second = Files(tmp_path), pair(), pair()
     directory.write(tmp_path, {"tls.crt": first.certificate, "tls.key": first.key})
     served = files.look()
@@ -78,7 +78,7 @@ def test_a_mismatch_that_stays_is_refused_once(tmp_path: Path) -> None:
     assert files.errors == ["the key file does not belong to the certificate"]
     assert files.metrics.certificate_reloads == {"success": 1, "failure": 1}
     directory.write(tmp_path, {"tls.crt": second.certificate, "tls.key": second.key})
-    assert files.look() == authority.fingerprint(second.certificate)
+    assert files.look() == pki.fingerprint(second.certificate)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 500])
@@ -104,12 +104,12 @@ def test_files_that_go_away(tmp_path: Path) -> None:
 
 
 def test_files_that_come_late(tmp_path: Path) -> None:
-    """Whoever writes them may start after us: there is no certificate until there is one."""
+    """The process that writes them may start after us: until then there is no certificate."""
     files, first = Files(tmp_path), pair()
     assert files.look() == ""
     assert "no usable certificate yet" in files.health.problems(NOW)
     directory.write(tmp_path, {"tls.crt": first.certificate, "tls.key": first.key})
-    assert files.look() == authority.fingerprint(first.certificate)
+    assert files.look() == pki.fingerprint(first.certificate)
 
 
 class Config:
@@ -155,7 +155,7 @@ def test_a_config_map_swapped_as_kubelets_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["platform: moon\n", "platfrom: gke\n", "a: [", "- 1\n", "\x00"])
 def test_a_broken_config_is_refused(tmp_path: Path, broken: str) -> None:
-    """The last good one stays; it is said and counted once; the metric shows it until it is mended."""
+    """The last valid one stays in use; the error is logged and counted once; the metric shows it until corrected."""
     watched = Config(tmp_path / "config.yaml", "platform: eks\n")
     good = watched.metrics.config_sha256
     watched.file.write_text(broken)
@@ -172,7 +172,7 @@ def test_a_broken_config_is_refused(tmp_path: Path, broken: str) -> None:
 
 
 def test_a_broken_config_taken_back(tmp_path: Path) -> None:
-    """Going back to what is in use mends it too, though nothing has to be loaded."""
+    """Restoring the config in use also clears the error, although nothing has to be loaded."""
     watched = Config(tmp_path / "config.yaml", "platform: eks\n")
     watched.file.write_text("platform: moon\n")
     watched.look()
@@ -206,7 +206,7 @@ def test_no_start_with_a_broken_config(tmp_path: Path) -> None:
 
 
 def test_the_state_of_certs_run(tmp_path: Path) -> None:
-    """Ready only once it says so; what it said last stays when the file breaks or goes away."""
+    """Ready only once the file says so; its last state stays if the file becomes invalid or disappears."""
     health, metrics, file = Health(), Metrics(), tmp_path / "state.json"
     watched = StateFile(str(file), health, metrics)
 
@@ -228,19 +228,19 @@ def test_the_state_of_certs_run(tmp_path: Path) -> None:
 
 
 def test_nobody_is_asked_without_a_state_file() -> None:
-    """Where somebody else fills caBundle, its state is neither a condition nor a metric."""
+    """If something else fills caBundle, its state is neither a condition nor a metric."""
     health, metrics = Health(), Metrics()
     StateFile("", health, metrics).poll()
     assert (health.state_problem, metrics.ca_bundle_matches) == ("", None)
 
 
 def test_readiness_names_every_reason() -> None:
-    """An expired certificate and a stopping process are said together; with none of them it is ready."""
+    """An expired certificate and a stopping process are both reported; without them it is ready."""
     health = Health()
     health.config_loaded = health.listening = True
     health.certificate_not_after = NOW
     health.draining = True
     assert len(health.problems(NOW)) == 2
     health.draining = False
-    health.certificate_not_after = authority.not_after(CA.certificate)
+    health.certificate_not_after = pki.not_after(CA.certificate)
     assert health.problems(NOW) == []

@@ -63,7 +63,7 @@ def test_a_stalled_loop(tmp_path: Path, fault: str) -> None:
         unready, gone = stall(server, stack)
         print(f"{fault}: not ready after {unready:.1f} s, gone after {gone:.1f} s")
         assert server.exit_code() == watchdog.EXIT_CODE
-        line = server.said("stalled")
+        line = server.logged("stalled")
         assert (line["uid"], line["namespace"], line["name"]) == ("stuck-uid", "team-a", "stuck")
         assert (line["level"], line["exit_code"]) == ("error", watchdog.EXIT_CODE)
         assert fault in str(line["stack"])
@@ -111,7 +111,7 @@ def test_probes_while_it_leaves(tmp_path: Path) -> None:
     with process(tmp_path, lame_duck=2.0) as server:
         at = server.at()
         server.signal(signal.SIGTERM)
-        server.said("stopping")
+        server.logged("stopping")
         assert probe(at, "/readyz")[0] == 503
         assert probe(at, "/livez")[0] == 200
         assert server.exit_code() == 0

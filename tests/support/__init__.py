@@ -1,1 +1,1 @@
-"""What tests use and is no test itself: one noun per file."""
+"""Shared code of tests: one noun per file."""

@@ -1,4 +1,4 @@
-"""Work in threads of its own, for as long as a `with` lasts."""
+"""Work in background threads, for the duration of a `with` block."""
 
 import threading
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Background:
-    """Runs each piece of work in a thread; it is to end soon after `over` is set, for which the `with` waits."""
+    """Runs each function in a thread. It must return soon after `over` is set, which the end of the block waits for."""
 
     def __init__(self, *work: Callable[[], None]) -> None:
         self.over = threading.Event()

@@ -1,4 +1,4 @@
-"""Processor time that a piece of work may take, by its size: what takes longer is stopped, and fails."""
+"""A limit on CPU time that depends on the size of the input: what exceeds it is interrupted, and fails."""
 
 import signal
 import time
@@ -9,16 +9,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 BEST_OF = 5
-SECONDS, PER_BYTE = 0.2, 50e-6  # generous: what is measured is some 5 us a byte, and the machine may be busy
+SECONDS, PER_BYTE = 0.2, 50e-6  # generous: about 5 us per byte are measured, and the machine may be busy
 
 
 class TooSlow(Exception):
-    """The work went over its budget."""
+    """The work exceeded its limit."""
 
 
 @contextmanager
 def within(size: int) -> Iterator[None]:
-    """Work on `size` bytes; raises `TooSlow` in the middle of it, so that what hangs is a failure too."""
+    """For work on `size` bytes; interrupts it with `TooSlow`, so that an endless loop is a failure too."""
     allowed = SECONDS + PER_BYTE * size
     before = signal.signal(signal.SIGPROF, _stop)
     begin = time.process_time()
@@ -29,11 +29,11 @@ def within(size: int) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
     if (took := time.process_time() - begin) > allowed:
-        raise TooSlow(f"{took:.2f} s for {size:,} bytes; {allowed:.2f} s would do")
+        raise TooSlow(f"{took:.2f} s for {size:,} bytes; the limit is {allowed:.2f} s")
 
 
 def best(work: Callable[[], T], size: int) -> T:
-    """What the work comes to; it may be slow a few times, when the machine or the garbage collector is busy."""
+    """The result of the work. It may be too slow a few times, while the machine or the garbage collector is busy."""
     for _ in range(BEST_OF - 1):
         try:
             with within(size):
@@ -45,4 +45,4 @@ def best(work: Callable[[], T], size: int) -> T:
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
-    raise TooSlow("stopped after four times what it may take")
+    raise TooSlow("stopped after four times the limit")

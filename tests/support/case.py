@@ -1,12 +1,12 @@
-"""A golden case: a folder, cases/<kind or feature>/<claim>, with an object and what becomes of it.
+"""A golden case: a folder, cases/<kind or feature>/<claim>, with an object and the expected result.
 
 input.yaml      one object, as a user would write it; its first line is `# Why: ` and what the case shows
 expected.yaml   the whole object after injection, or
 denied.txt      the message that kubectl would show
-warnings.txt    one per line, where there are any
-config.yaml     the site config, where it is not the default
-old.yaml        the stored object; then the case is an UPDATE, and expected.yaml what is stored after it. It is what
-                injection makes of some case's input; else its first line is `# Otherwise: ` and how it came about
+warnings.txt    one per line, if there are any
+config.yaml     the site config, if it is not the default
+old.yaml        the stored object; then the case is an UPDATE, and expected.yaml is what is stored afterwards. It is the
+                result of injection for the input of some case; if not, its first line is `# Otherwise: ` and its origin
 """
 
 import base64
@@ -30,7 +30,7 @@ OTHERWISE = "# Otherwise: "
 
 
 class Outcome(NamedTuple):
-    """What an API server would see."""
+    """What an API server would do with a response."""
 
     patched: Any
     denied: str
@@ -50,8 +50,8 @@ class Case(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The sentence on the first line of the input; "" where there is none."""
-        return _said(self.folder / "input.yaml", WHY)
+        """The sentence on the first line of the input; empty if there is none."""
+        return _sentence(self.folder / "input.yaml", WHY)
 
     @property
     def object(self) -> Any:
@@ -64,8 +64,8 @@ class Case(NamedTuple):
 
     @property
     def otherwise(self) -> str:
-        """How the stored object came about, where injection does not make it; else ""."""
-        return _said(self.folder / "old.yaml", OTHERWISE)
+        """The origin of the stored object if it is not a result of injection; else empty."""
+        return _sentence(self.folder / "old.yaml", OTHERWISE)
 
     @property
     def site(self) -> Site:
@@ -92,7 +92,7 @@ def all_cases() -> list[Case]:
 
 
 def site(path: Path | None) -> Site:
-    """A site config; what many cases have is parsed once."""
+    """A site config. One that many cases have is parsed only once."""
     return _site(b"" if path is None else path.read_bytes())
 
 
@@ -112,7 +112,7 @@ def _parsed(text: str) -> Any:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: a date stays the text it was."""
+    """YAML as Kubernetes reads it: a date stays text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith("timestamp")]
@@ -124,14 +124,14 @@ def _text(path: Path) -> str:
     return path.read_text().rstrip("\n") if path.exists() else ""
 
 
-def _said(path: Path, word: str) -> str:
-    """The rest of the first line of a file that begins with the word; else ""."""
+def _sentence(path: Path, prefix: str) -> str:
+    """The first line of a file without `prefix`; empty if it does not begin with it."""
     first = path.read_text().partition("\n")[0]
-    return first.removeprefix(word) if first.startswith(word) else ""
+    return first.removeprefix(prefix) if first.startswith(prefix) else ""
 
 
 def review(obj: Any, old: Any = None, **request: Any) -> bytes:
-    """The body that an API server would send: Go's order of fields, and no spaces."""
+    """The request body that an API server would send: fields in Go's order, no spaces."""
     group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
     metadata = obj.get("metadata") or {}
     return json.dumps(
@@ -154,22 +154,22 @@ def review(obj: Any, old: Any = None, **request: Any) -> bytes:
 
 
 def outcome(body: bytes, obj: Any) -> Outcome:
-    """An answer, with its patch applied by a library that is not ours."""
+    """The outcome of a response, whose patch is applied by an independent library."""
     response = json.loads(body)["response"]
     assert response["uid"] == "6f1c8a52-0000-4000-8000-000000000001"
     assert ("patch" in response) == ("patchType" in response)
     patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
     denied = "" if response["allowed"] else response["status"]["message"]
-    patched = jsonpatch.apply_patch(plain(obj), patch, in_place=True)  # its own copies are slow
+    patched = jsonpatch.apply_patch(plain(obj), patch, in_place=True)  # copying by the library is slow
     return Outcome(patched, denied, tuple(response.get("warnings", ())), patch)
 
 
 def decided(answer: Answer, obj: Any) -> Outcome:
-    """`outcome` of a decision; an internal error fails with its traceback."""
+    """`outcome` of an `Answer`; fails with the traceback of an internal error."""
     assert answer.status == 200, answer.detail or answer.body
     return outcome(answer.body, obj)
 
 
 def plain(value: Any) -> Any:
-    """A copy that shares nothing."""
+    """A deep copy."""
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,4 +1,4 @@
-"""The chart as the helm binary renders it, for tests that need no cluster; and another value for each of its values."""
+"""The chart as the helm binary renders it, for tests without a cluster; and a second value for each of its values."""
 
 import functools
 import json
@@ -19,7 +19,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 EXISTING = {"tls": {"mode": "existing-secret", "existingSecret": "given", "caBundle": PEM}}
 CERT_MANAGER = {"tls": {"mode": "cert-manager"}}
 PLATFORM = {"config": {"platform": "gke"}}
-"""Rendered without a cluster, the chart wants it named."""
+"""Required if the chart is rendered without a cluster."""
 MODES: dict[str, dict[str, Any]] = {"self-managed": {}, "cert-manager": CERT_MANAGER, "existing-secret": EXISTING}
 
 OTHERS: dict[str, Any] = {
@@ -117,7 +117,7 @@ OTHERS: dict[str, Any] = {
         {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
     ],
 }
-"""Documented value -> another one that a cluster accepts."""
+"""Path of each documented value -> a value other than the default that a cluster accepts."""
 
 NEEDS: dict[str, dict[str, Any]] = {
     "tls.clientCA.names": {"tls": {"clientCA": {"configMap": "callers"}}},
@@ -131,11 +131,11 @@ NEEDS: dict[str, dict[str, Any]] = {
     "metrics.prometheusRule.labels": {"metrics": {"prometheusRule": {"enabled": True}}},
     "metrics.dashboard.labels": {"metrics": {"dashboard": {"enabled": True}}},
 }
-"""Values that show only beside others -> those others."""
+"""Values that change the output only if others are set -> those others."""
 
 
 def helm(*args: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run helm, with values where they are given; whoever calls it looks at the exit code."""
+    """Run helm, with values if given. The caller must check the exit code."""
     given = [] if values is None else ["--values", "-"]
     text = None if values is None else json.dumps(merged(PLATFORM, values))
     command = [str(binaries.ensure("helm")), *args, *given]
@@ -143,7 +143,7 @@ def helm(*args: str, values: Mapping[str, Any] | None = None) -> subprocess.Comp
 
 
 def render(values: Mapping[str, Any] | None = None, *args: str, name: str = NAME) -> list[dict[str, Any]]:
-    """The objects that the chart makes of these values, hooks included."""
+    """The objects that the chart renders with these values, including hooks."""
     text = rendered(name, args, json.dumps(values or {}, sort_keys=True))
     return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
 
@@ -156,7 +156,7 @@ def rendered(name: str, args: tuple[str, ...], values: str) -> str:
 
 
 def one(objects: list[dict[str, Any]], kind: str, name: str = NAME) -> dict[str, Any]:
-    """The one object of that kind and name."""
+    """The only object of this kind and name."""
     found = [o for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
     assert len(found) == 1, f"{len(found)} of {kind} {name}"
     return found[0]
@@ -173,14 +173,14 @@ def path_of(found: Mapping[str, Any]) -> str:
 
 
 def at(path: str, value: Any) -> dict[str, Any]:
-    """Values with this one at a dotted path."""
+    """Values that set this one at a dotted path."""
     for key in reversed(path.split(".")):
         value = {key: value}
     return dict(value)
 
 
 def merged(*values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values over values, as Helm lays them over each other: maps are merged, all else is replaced."""
+    """Values merged as Helm merges them: maps are merged, everything else is replaced."""
     result: dict[str, Any] = {}
     for layer in values:
         for key, value in layer.items():
@@ -191,6 +191,6 @@ def merged(*values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def both_ways(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two sets of values that differ in the one at `path`."""
+    """Two sets of values that differ only in the one at `path`."""
     needed = NEEDS.get(path, {})
     return needed, merged(needed, at(path, OTHERS[path]))

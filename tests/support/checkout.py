@@ -1,4 +1,4 @@
-"""This checkout, and what its tests run and read of it."""
+"""Paths in this checkout that tests use."""
 
 import sys
 from pathlib import Path

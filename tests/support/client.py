@@ -1,4 +1,4 @@
-"""A small HTTPS client that does what API servers do, and what they would never do."""
+"""A small HTTPS client that can do what API servers do, and what they would never do."""
 
 import http.client
 import json
@@ -23,13 +23,13 @@ REVIEW = json.dumps(
 ).encode()
 
 LOCAL = Settings(host="127.0.0.1", port=0, metrics_port=0, self_signed=True, lame_duck=0, drain_timeout=5)
-"""A replica in the test's own process."""
+"""Settings of a replica in the test's own process."""
 
 ANSWER = b'{"response":{"uid":"6f1c8a52-0000-4000-8000-000000000001","allowed":true}}'
 
 
 def allow(_body: bytes, _site: Site) -> Answer:
-    """Stands where `admit` stands, for tests of the server alone: every review is allowed."""
+    """Replaces `admit` in tests of the server alone: allows every review."""
     return Answer(200, ANSWER, "unchanged", kind="Pod", operation="CREATE")
 
 
@@ -57,7 +57,7 @@ def post(body: bytes = REVIEW, *headers: str, path: str = "/mutate?timeout=5s") 
 
 
 def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """The next response on a connection: status, headers in lower case, body."""
+    """The next response on a connection: status, headers with lower-case names, body."""
     response = http.client.HTTPResponse(connection)
     response.begin()
     body = response.read()
@@ -65,14 +65,14 @@ def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
 
 
 def call(at: Addresses, request: bytes | None = None) -> tuple[int, dict[str, str], bytes]:
-    """One request on a connection of its own."""
+    """The response to one request on a new connection."""
     with connect(at) as connection:
         connection.sendall(request or post())
         return answer(connection)
 
 
 def probe(at: Addresses, path: str) -> tuple[int, str]:
-    """What the plain-HTTP port says."""
+    """The response of the plain-HTTP port: status and body."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{at.metrics_port}{path}", timeout=30) as response:
             return response.status, response.read().decode()
@@ -90,7 +90,7 @@ def rejected(at: Addresses) -> dict[str, float]:
 
 
 def closed(connection: socket.socket) -> bytes:
-    """Everything that still comes until the other side closes."""
+    """Everything that is received until the server closes the connection."""
     rest = b""
     try:
         while chunk := connection.recv(65536):

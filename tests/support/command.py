@@ -1,4 +1,4 @@
-"""The installed command, run as in a pipe or on a terminal."""
+"""The installed command `accel`, run in a pipe or on a terminal."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ POD = (ROOT / "examples" / "pod.yaml").read_text()
 
 
 class Done(NamedTuple):
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -18,7 +18,7 @@ class Done(NamedTuple):
 
 
 def accel(*arguments: str, stdin: str = "", program: str = ACCEL, **environment: str) -> Done:
-    """One run of the real program, as in a pipe."""
+    """Runs the real program, without a terminal."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("ACCEL_", "FORCE_COLOR"))}
     run = subprocess.run(
         [program, *arguments],
@@ -32,7 +32,7 @@ def accel(*arguments: str, stdin: str = "", program: str = ACCEL, **environment:
 
 
 def written(terminal: int) -> bytes:
-    """All that is written to the other side of a terminal until it is closed."""
+    """Everything that is written to a terminal until it is closed, read from its other side."""
     text = b""
     while chunk := _chunk(terminal):
         text += chunk
@@ -42,5 +42,5 @@ def written(terminal: int) -> bytes:
 def _chunk(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux reports the other side's end as an error
+    except OSError:  # on Linux, reading fails when the other side is closed
         return b""

@@ -1,10 +1,10 @@
-"""The core as the image has it: built by mypyc beside the checkout, and a command run with it.
+"""The core as in the image: compiled by mypyc in build/compiled, and used to run a command.
 
     python -m tests.support.compiled -m pytest tests/core/test_laws.py
     python -m tests.support.compiled -m benchmarks --quick
 
-In `build/compiled` the two packages are copies, built in place; all else is the checkout's own, by links. In the
-checkout itself nothing is ever compiled: there an edited file must count at once.
+In `build/compiled` the two packages are copies, compiled in place; everything else is a symbolic link to the checkout.
+Nothing is compiled in the checkout itself, where an edit must take effect at once.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ LINKED = (
 
 
 def missing() -> str:
-    """Why nothing can be compiled here; "" where it can."""
+    """Why nothing can be compiled here; empty if it can."""
     if shutil.which(os.environ.get("CC", "cc")) is None:
         return "no C compiler (cc)"
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
@@ -44,13 +44,13 @@ def missing() -> str:
 
 
 def sources() -> list[Path]:
-    """What the packages are made of, and what says how."""
+    """The files that determine the result of the build."""
     found = [path for name in COPIED for path in (ROOT / name).rglob("*") if path.is_file()]
     return sorted([ROOT / "setup.py", *(path for path in found if "__pycache__" not in path.parts)])
 
 
 def build() -> None:
-    """Make `build/compiled`, unless it is that of these very sources; SystemExit with what the compiler said."""
+    """Create `build/compiled`, unless it is up to date. SystemExit with the compiler's output if that fails."""
     digest = hashlib.sha256(sys.version.encode())
     for path in sources():
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
@@ -64,23 +64,23 @@ def build() -> None:
         (PLACE / name).symlink_to(ROOT / name)
     for name in COPIED:
         shutil.copytree(ROOT / name, PLACE / name, ignore=shutil.ignore_patterns("__pycache__"))
-    if said := in_place(PLACE):
-        raise SystemExit(f"the core does not compile:\n{said}")
+    if error := in_place(PLACE):
+        raise SystemExit(f"the core does not compile:\n{error}")
     stamp.write_text(digest.hexdigest())
 
 
 def in_place(root: Path) -> str:
-    """Compile the core of the tree in that folder, beside its sources: what was said where that failed, else ""."""
+    """Compile the core of the tree in this folder, in place. Returns the error output; empty on success."""
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     environment = {**os.environ, "ACCEL_COMPILE": "1", "PYTHONPATH": str(root)}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else f"{done.stdout[-2000:]}{done.stderr[-4000:]}" or "no word of why"
+    return "" if done.returncode == 0 else f"{done.stdout[-2000:]}{done.stderr[-4000:]}" or "without any output"
 
 
 def main() -> int:
-    """Run Python with these arguments on the compiled core, where it can be had; its exit code."""
+    """Run Python with these arguments on the compiled core, if it can be compiled. Returns the exit code."""
     if why := missing():
-        print(f"the core stays Python: {why}", file=sys.stderr)
+        print(f"running without a compiled core: {why}", file=sys.stderr)
         return subprocess.run([sys.executable, *sys.argv[1:]], cwd=ROOT, check=False).returncode
     build()
     path = os.pathsep.join(filter(None, [str(PLACE), os.environ.get("PYTHONPATH")]))

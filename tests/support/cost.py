@@ -1,21 +1,21 @@
-"""What a piece of work costs, in calls of Python functions and in processor time."""
+"""The cost of a function: calls of Python functions, and CPU time."""
 
 import cProfile
 import time
 from collections.abc import Callable
 
-SHORTEST = 0.002  # seconds: what takes less is noise
+SHORTEST = 0.002  # seconds: less is noise
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many Python functions are called for it; a generator counts each time that it goes on."""
+    """The number of calls of Python functions; each resumption of a generator counts as one."""
     profile = cProfile.Profile(builtins=False, subcalls=False)
     profile.runcall(work)
     return sum(entry.callcount for entry in profile.getstats())
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long the processor works on it."""
+    """The CPU time that it takes."""
     begin = time.process_time()
     work()
     return time.process_time() - begin

@@ -1,4 +1,4 @@
-"""Calls as they should be, beside which others may do what they like: each of these has to be answered."""
+"""Well-behaved calls, each of which must be answered, whatever other clients do at the same time."""
 
 import ssl
 
@@ -10,7 +10,7 @@ from webhook.server.replica import Addresses
 
 
 class GoodCalls(Background):
-    """Reviews as an API server sends them, one after the other, each on a new connection or on a kept one."""
+    """Reviews as an API server sends them, one after another: on new connections, and on a persistent one."""
 
     def __init__(self, at: Addresses) -> None:
         self.answered = 0
@@ -37,7 +37,7 @@ class GoodCalls(Background):
                     return
 
     def _call(self, connection: ssl.SSLSocket) -> None:
-        # No timeout: it says how long an API server waits, and this machine may be busy with other things.
+        # Without `?timeout=`, which is how long an API server waits: this machine may be busy.
         connection.sendall(post(mutants.POD, path="/mutate"))
         status, _, body = answer(connection)
         if status != 200 or b'"patch"' not in body:

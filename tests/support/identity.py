@@ -1,4 +1,4 @@
-"""Certificates of clients, as an API server shows one."""
+"""Client certificates like that of an API server."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,11 +8,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.authority import KeyPair
+from certs.pki import KeyPair
 
 
 def identity(ca: KeyPair, name: str, file: Path, dns: tuple[str, ...] = ()) -> Path:
-    """A client's certificate with its key, in `file`, as an API server would show it."""
+    """Writes a client certificate with its key to `file`, like that of an API server."""
     now = datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.load_pem_x509_certificate(ca.certificate)

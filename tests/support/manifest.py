@@ -1,4 +1,4 @@
-"""Manifests as text, and what becomes of them."""
+"""Manifests as text, before and after injection."""
 
 from webhook import load
 from webhook.core.site import Site
@@ -36,7 +36,7 @@ spec:
 
 
 def after(text: str, site: Site = SITE) -> str:
-    """The text after injection, which a second injection leaves as it is."""
+    """The text after injection. A second injection must not change it."""
     found, _ = injected(text, site)
     assert found == injected(found, site)[0]
     return found

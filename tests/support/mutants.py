@@ -1,7 +1,7 @@
-"""AdmissionReviews gone wrong: mutated from the golden cases, the same ones for the same seed; and what answers may be.
+"""Mutated AdmissionReviews, made from the golden cases and reproducible by seed; and a check of the responses.
 
-`mutants(seed, count)` yields bodies; `problems(body, status, answer)` holds an answer against the contract. The rules
-are written down here once more, from the contract and the API server's own, and lean on nothing of the product.
+`mutants(seed, count)` yields bodies; `problems(body, status, answer)` checks a response against the contract. The
+contract's rules, and the API server's, are written here independently of the product's code.
 """
 
 import base64
@@ -50,17 +50,17 @@ BYTES = (
     b"NaN",
     b"\xed\xa0\x80",
 )
-MOST_WARNINGS, LONGEST_WARNING, MOST_LINES = 5, 120, 3
+MAX_WARNINGS, MAX_WARNING_LENGTH, MAX_LINES = 5, 120, 3
 
 
 @cache
 def seeds() -> tuple[bytes, ...]:
-    """The golden cases as reviews, updates among them."""
+    """The golden cases as reviews, including updates."""
     return tuple(review(case.object, case.old) for case in all_cases() if case.object)
 
 
 def mutants(seed: int, count: int) -> Iterator[bytes]:
-    """`count` bodies: most are JSON with one to four changes of its tree, some have their bytes changed as well."""
+    """`count` bodies: most have one to four changes of their JSON tree, some also have changed bytes."""
     chance = random.Random(seed)
     for _ in range(count):
         body = chance.choice(seeds())
@@ -75,7 +75,7 @@ def mutants(seed: int, count: int) -> Iterator[bytes]:
 
 
 def _change(tree: Any, chance: random.Random) -> None:
-    """One change at a random place, mostly inside of the object."""
+    """One change at a random place, mostly inside the object."""
     places = list(
         _places(
             tree["request"]["object"]
@@ -107,7 +107,7 @@ def _change(tree: Any, chance: random.Random) -> None:
 
 
 def inflated(body: bytes, chance: random.Random, largest: int) -> bytes:
-    """One part of the object many times as large, up to `largest` bytes or so; what is no JSON stays as it is."""
+    """The body with one part of the object enlarged, up to about `largest` bytes; invalid JSON is not changed."""
     try:
         tree = json.loads(body)
         places = list(_places(tree["request"]["object"]))
@@ -139,7 +139,7 @@ def _nested(value: Any, depth: int) -> Any:
 
 
 def _annotate(tree: Any, chance: random.Random) -> None:
-    """An annotation of ours with some value, on any metadata."""
+    """Sets one of our annotations to a random value, on random metadata."""
     metadata = [parent[key] for parent, key in _places(tree) if key == "metadata" and isinstance(parent[key], dict)]
     if metadata:
         chosen = chance.choice(metadata)
@@ -167,7 +167,7 @@ def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _scramble(body: bytes, chance: random.Random) -> bytes:
-    """A change that need not leave JSON."""
+    """A change of bytes, after which the body may not be JSON."""
     at, to = sorted(chance.randrange(len(body) + 1) for _ in range(2))
     match chance.randrange(6):
         case 0:
@@ -185,7 +185,7 @@ def _scramble(body: bytes, chance: random.Random) -> bytes:
 
 
 def problems(body: bytes, status: int, answer: bytes) -> list[str]:
-    """What is wrong with an answer; nothing when it is one that may be."""
+    """What is wrong with a response; empty if it is valid."""
     if status == 400:
         text = answer.decode()
         return [] if text and text.isprintable() else [f"a 400 that is not one line of text: {text!r}"]
@@ -195,14 +195,14 @@ def problems(body: bytes, status: int, answer: bytes) -> list[str]:
     if (reply.get("apiVersion"), reply.get("kind"), len(reply)) != ("admission.k8s.io/v1", "AdmissionReview", 3):
         return ["not an AdmissionReview"]
     request, response = _request(body), reply["response"]
-    found = [f"strange field {key}" for key in set(response) - FIELDS]
+    found = [f"unknown field {key}" for key in set(response) - FIELDS]
     if request is not None and response["uid"] != request["uid"]:
         found.append(f"uid {response['uid']!r}")
     return [*found, *_decision(response), *_warnings(response.get("warnings", [])), *_patch(request, response)]
 
 
 def _request(body: bytes) -> Any:
-    """What was asked; None where only a lenient reader can say (a byte that is no UTF-8 in a field of no interest)."""
+    """The request; None if only a lenient decoder accepts it (invalid UTF-8 in a field that is not read)."""
     try:
         return json.loads(body)["request"]
     except (ValueError, RecursionError):
@@ -223,17 +223,17 @@ def _decision(response: dict[str, Any]) -> Iterator[str]:
     if (status["code"], status["reason"]) not in ((422, "Invalid"), (403, "Forbidden")):
         yield f"denied with {status['code']} {status['reason']}"
     lines = status["message"].split("\n")
-    if not 1 <= len(lines) <= MOST_LINES or not all(line and line.isprintable() for line in lines):
+    if not 1 <= len(lines) <= MAX_LINES or not all(line and line.isprintable() for line in lines):
         yield f"denied with the message {status['message']!r}"
     if {"patch", "patchType", "auditAnnotations"} & set(response):
         yield "denied, with a patch"
 
 
 def _warnings(warnings: list[str]) -> Iterator[str]:
-    if len(warnings) > MOST_WARNINGS:
+    if len(warnings) > MAX_WARNINGS:
         yield f"{len(warnings)} warnings"
     for text in warnings:
-        if not text.startswith("accel.io:") or len(text) > LONGEST_WARNING or not text.isprintable():
+        if not text.startswith("accel.io:") or len(text) > MAX_WARNING_LENGTH or not text.isprintable():
             yield f"the warning {text!r}"
 
 
@@ -242,7 +242,7 @@ def _patch(request: dict[str, Any] | None, response: dict[str, Any]) -> Iterator
     if not parts:
         return
     if len(parts) != 3 or response["patchType"] != "JSONPatch":
-        yield f"of a patch there are only {sorted(parts)}"
+        yield f"an incomplete patch: only {sorted(parts)}"
         return
     if set(response["auditAnnotations"]) != {"type", "outcome"}:
         yield f"audit annotations {response['auditAnnotations']}"
@@ -253,5 +253,5 @@ def _patch(request: dict[str, Any] | None, response: dict[str, Any]) -> Iterator
         return
     try:
         jsonpatch.apply_patch(request["object"], patch)
-    except Exception as error:  # whatever a library of others says is a patch that an API server may refuse too
+    except Exception as error:  # if an independent library rejects the patch, an API server may too
         yield f"a patch that does not apply: {error!r}"

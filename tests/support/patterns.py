@@ -1,8 +1,8 @@
-"""Whether a regular expression can take more than linear time: a proof from its parse tree, and attacks made from it.
+"""Whether a regular expression can take more than linear time: a proof by its parse tree, and attacks made from it.
 
-A pattern is safe where the next character alone decides every choice: whether a repetition goes on, which of several
-alternatives it is. Then a failure gives back what was read once, and nothing is read twice from one place. What cannot
-go back (possessive repetitions, atomic groups) needs no such decision, unless a repetition around it reads it again.
+A pattern is safe if the next character alone decides every choice: whether a repetition continues, and which
+alternative matches. Then backtracking tries no second way to match the same text. Parts that never backtrack
+(possessive repetitions, atomic groups) need no such decision, unless a repetition around them matches them again.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 UNBOUNDED = int(c.MAXREPEAT)
 SMALL = 64
-"""Ways to read one text that a pattern may have outside of any repetition: a constant factor."""
+"""Ways to match one text that a pattern may have outside of repetitions: a constant factor."""
 
 Chars = frozenset[int]
 END = frozenset({-1})
@@ -25,11 +25,11 @@ CATEGORIES = {
 
 
 class Slow(Exception):
-    """The pattern is not provably linear; why."""
+    """The pattern is not provably linear; the message says why."""
 
 
 class Attack(NamedTuple):
-    """A text that is `prefix`, many times `pump`, and `tail`."""
+    """A text of `prefix`, `pump` repeated many times, and `tail`."""
 
     prefix: str
     pump: str
@@ -40,12 +40,12 @@ class Attack(NamedTuple):
 
 
 def check(pattern: "re.Pattern[Any]", searched: bool = False) -> None:
-    """Raises `Slow`. `searched`: it is tried at every position of a text, not only at its beginning."""
+    """Raises `Slow`. `searched`: the pattern is tried at every position of a text, not only at its beginning."""
     Checker(pattern).check(searched)
 
 
 class Checker:
-    """The proof for one pattern, over the characters that its parts tell apart."""
+    """The proof for one pattern, over the characters that its parts distinguish."""
 
     def __init__(self, pattern: "re.Pattern[Any]") -> None:
         source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
@@ -57,13 +57,13 @@ class Checker:
 
     def check(self, searched: bool) -> None:
         if self._flags & (re.IGNORECASE | re.LOCALE):
-            raise Slow("ignores case, which this proof does not understand")
+            raise Slow("ignores case, which this proof does not support")
         self._sequence(self._tree, END, looped=False)
         if searched and not self._is_searchable():
-            raise Slow("a search reads the same repetition from many beginnings")
+            raise Slow("a search matches the same repetition from many start positions")
 
     def attacks(self) -> Iterator[Attack]:
-        """Texts that repeat what the pattern repeats, and then end otherwise than it wants."""
+        """Texts that repeat what the pattern repeats, and then do not match."""
         for prefix, pump in self._pumps(self._tree):
             for tail in ("", "\x01", pump[:1] + "\x01", "!"):
                 yield Attack(prefix, pump, tail)
@@ -87,21 +87,21 @@ class Checker:
             elif op in (c.GROUPREF, c.GROUPREF_EXISTS):
                 raise Slow("refers to a group")
 
-    def _repeat(self, op: Any, least: int, most: int, body: Sequence[Any], after: Chars, looped: bool) -> None:
-        first, many = self._first(body, frozenset()), most > 1
+    def _repeat(self, op: Any, minimum: int, maximum: int, body: Sequence[Any], after: Chars, looped: bool) -> None:
+        first, many = self._first(body, frozenset()), maximum > 1
         if many and _is_nullable(body):
             raise Slow("repeats what may be nothing")
-        if least != most and first & after:
-            self._undecided(op, least, most, body, looped)
+        if minimum != maximum and first & after:
+            self._undecided(op, minimum, maximum, body, looped)
         self._sequence(body, (first if many else frozenset()) | after, looped or many)
 
-    def _undecided(self, op: Any, least: int, most: int, body: Sequence[Any], looped: bool) -> None:
-        """The next character does not say whether the repetition goes on."""
+    def _undecided(self, op: Any, minimum: int, maximum: int, body: Sequence[Any], looped: bool) -> None:
+        """The next character does not decide whether the repetition continues."""
         if op is c.POSSESSIVE_REPEAT and not (looped and any(_unbounded(body))):
             return
-        if looped or most == UNBOUNDED or (len(body) > 1 and most > 1):
+        if looped or maximum == UNBOUNDED or (len(body) > 1 and maximum > 1):
             raise Slow("a repetition and what follows it begin alike")
-        self._count(most - least + 1)
+        self._count(maximum - minimum + 1)
 
     def _branch(self, alternatives: Sequence[Sequence[Any]], after: Chars, looped: bool) -> None:
         seen: Chars = frozenset()
@@ -120,8 +120,8 @@ class Checker:
             raise Slow(f"there are more than {SMALL} ways to read one text")
 
     def _is_searchable(self) -> bool:
-        """Whether no two beginnings can read the same text far and in vain: the pattern is tied to the beginning, or
-        nothing can fail after its repetitions, or each lacks a character that must come before."""
+        """Whether failed matches from different start positions cannot overlap: the pattern is anchored, or nothing can
+        fail after its repetitions, or a character that must precede each repetition cannot occur in one."""
         items = list(_flat(self._tree))
         if items and items[0] in ((c.AT, c.AT_BEGINNING), (c.AT, c.AT_BEGINNING_STRING)):
             return not self._flags & re.MULTILINE
@@ -130,7 +130,7 @@ class Checker:
         return all(self._is_guarded(list(_flat(alternative)), read) for alternative in alternatives)
 
     def _is_guarded(self, items: Sequence[Any], read: Chars) -> bool:
-        """Whether before any repetition there must be a character that repetitions in vain do not read."""
+        """Whether a character that repetitions before a failure cannot match must precede each repetition."""
         if not any(_in_vain(items, sure=True)):
             return True
         for op, value in items:
@@ -141,7 +141,7 @@ class Checker:
         return False
 
     def _first(self, items: Sequence[Any], follow: Chars) -> Chars:
-        """Characters with which the items, and then what follows, can begin."""
+        """The characters that can come first in the items and what follows them."""
         found: Chars = frozenset()
         for item in items:
             found |= self._begin(item)
@@ -162,7 +162,7 @@ class Checker:
         return frozenset() if op in (c.AT, c.ASSERT, c.ASSERT_NOT) else self._chars(op, value)
 
     def _all(self, items: Sequence[Any]) -> Chars:
-        """Every character that the items can read."""
+        """Every character that the items can match."""
         return frozenset().union(*(self._chars(op, value) for op, value in _leaves(items)))
 
     def _chars(self, op: Any, value: Any) -> Chars:
@@ -180,10 +180,10 @@ class Checker:
         if op is c.CATEGORY:
             category = re.compile(CATEGORIES[value], self._flags & re.ASCII)
             return frozenset(code for code in self._alphabet if category.match(chr(code)))
-        raise Slow(f"has {op}, which this proof does not know")
+        raise Slow(f"has {op}, which this proof does not support")
 
     def _pumps(self, items: Sequence[Any]) -> Iterator[tuple[str, str]]:
-        """(what leads to a repetition, what it repeats)."""
+        """Pairs of (text before a repetition, text that it repeats)."""
         prefix = ""
         for op, value in items:
             below = _below(op, value)
@@ -198,7 +198,7 @@ class Checker:
             prefix += self._sample([(op, value)], 0)
 
     def _sample(self, items: Sequence[Any], pick: int) -> str:
-        """A short text that the items read."""
+        """A short text that the items match."""
         text = ""
         for op, value in items:
             if op in REPEATS:
@@ -228,7 +228,7 @@ def _below(op: Any, value: Any) -> list[Any]:
 
 
 def _flat(items: Sequence[Any]) -> Iterator[Any]:
-    """The items in order, without the groups around them."""
+    """The items in order, with groups flattened."""
     for op, value in items:
         if op in (c.SUBPATTERN, c.ATOMIC_GROUP):
             yield from _flat(value[3] if op is c.SUBPATTERN else value)
@@ -246,7 +246,7 @@ def _leaves(items: Sequence[Any]) -> Iterator[Any]:
 
 
 def _unbounded(items: Sequence[Any]) -> Iterator[Any]:
-    """The bodies of repetitions without bound."""
+    """The bodies of unbounded repetitions."""
     for op, value in items:
         if op in REPEATS and value[1] == UNBOUNDED:
             yield value[2]
@@ -255,7 +255,7 @@ def _unbounded(items: Sequence[Any]) -> Iterator[Any]:
 
 
 def _in_vain(items: Sequence[Any], sure: bool) -> Iterator[Any]:
-    """Bodies of repetitions without bound after which a match may still fail. `sure`: nothing follows that could."""
+    """Bodies of unbounded repetitions after which a match may still fail. `sure`: nothing that follows can fail."""
     for index, (op, value) in enumerate(items):
         then = sure and all(later in REPEATS and _is_nullable([(later, more)]) for later, more in items[index + 1 :])
         if op in REPEATS:
@@ -268,7 +268,7 @@ def _in_vain(items: Sequence[Any], sure: bool) -> Iterator[Any]:
 
 
 def _numbers(items: Sequence[Any]) -> Iterator[int]:
-    """The characters that a pattern names."""
+    """The characters that a pattern names explicitly."""
     for op, value in _leaves(items):
         for part in value if op is c.IN else [(op, value)]:
             if part[0] in (c.LITERAL, c.NOT_LITERAL):

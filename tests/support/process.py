@@ -1,4 +1,4 @@
-"""A replica as a process of its own: with another decision, or as the real program `accel serve`."""
+"""A replica in its own process: with a replaced `decide` function, or as the real program `accel serve`."""
 
 import json
 import subprocess
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from certs import authority, directory
+from certs import directory, pki
 from tests.support.checkout import ACCEL, ROOT
 from webhook.server.replica import Addresses
 
-CA = authority.new_ca(datetime.now(UTC))
+CA = pki.new_ca(datetime.now(UTC))
 
 PROGRAM = """
 import sys
@@ -26,22 +26,22 @@ sys.exit(serve(Settings(host="127.0.0.1", port=0, metrics_port=0, **{more!r}), {
 
 
 def until(true: Callable[[], object], seconds: float = 30) -> None:
-    """Wait for something that must become true."""
+    """Wait until a condition is true, which must happen in time."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "did not happen"
         time.sleep(0.05)
 
 
-def issue(folder: Path) -> authority.KeyPair:
-    """A new pair in `folder`, as `certs run` and kubelets put it there."""
-    pair = authority.issue(CA, ("localhost", "127.0.0.1"), datetime.now(UTC))
+def issue(folder: Path) -> pki.KeyPair:
+    """Writes a new key pair to `folder`, as `certs run` and kubelets do."""
+    pair = pki.issue(CA, ("localhost", "127.0.0.1"), datetime.now(UTC))
     directory.write(folder, {"tls.crt": pair.certificate, "tls.key": pair.key})
     return pair
 
 
-def most_memory(pid: int) -> int:
-    """The most memory that the process ever held, in MiB."""
+def peak_memory(pid: int) -> int:
+    """The peak resident memory of a process, in MiB."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
 
@@ -52,7 +52,7 @@ class Process:
     def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT)
         self.lines: list[dict[str, object]] = []
-        self.rest: list[bytes] = []  # lines that are no JSON
+        self.rest: list[bytes] = []  # lines that are not JSON
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -64,13 +64,13 @@ class Process:
             else:
                 self.rest.append(line)
 
-    def said(self, message: str) -> dict[str, object]:
-        """The log line with this message, once it is there."""
+    def logged(self, message: str) -> dict[str, object]:
+        """Waits for the log line with this message, and returns it."""
         until(lambda: any(line["message"] == message for line in self.lines))
         return next(line for line in self.lines if line["message"] == message)
 
     def at(self) -> Addresses:
-        line = self.said("serving")
+        line = self.logged("serving")
         return Addresses(int(str(line["port"])), int(str(line["metrics_port"])), CA.certificate)
 
     @property
@@ -101,20 +101,20 @@ class Process:
 
 
 def replica(decide: str = "tests.support.client:allow", **settings: object) -> Process:
-    """A replica with this decision, a function's module and name."""
+    """A replica with this `decide` function, given as module:name."""
     module, _, name = decide.partition(":")
     return Process(sys.executable, "-c", PROGRAM.format(module=module, decide=name, more=settings))
 
 
 def process(folder: Path, decide: str = "tests.support.client:allow", **settings: object) -> Process:
-    """The same, with a certificate of CA's in `folder`."""
+    """The same, with a certificate from `CA` in `folder`."""
     issue(folder)
     return replica(decide, cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key"), **settings)
 
 
 @contextmanager
 def accel_serve(folder: Path) -> Iterator[tuple[Addresses, int]]:
-    """`accel serve` with a certificate of CA's: where it is, and its process id. It has to outlive the block."""
+    """`accel serve` with a certificate from `CA`: addresses and process id. It must still run when the block ends."""
     issue(folder)
     flags = ["--host=127.0.0.1", "--port=0", "--metrics-port=0", "--lame-duck=0"]
     flags += [f"--cert-file={folder / 'tls.crt'}", f"--key-file={folder / 'tls.key'}"]

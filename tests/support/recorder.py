@@ -1,10 +1,10 @@
-"""A log that keeps its lines, where the server would write them."""
+"""A logger that keeps its lines instead of writing them."""
 
 from typing import Any
 
 
 class Recorder:
-    """A log that keeps its lines."""
+    """A logger that keeps its lines."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []

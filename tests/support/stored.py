@@ -1,17 +1,17 @@
-"""Whether a stored object is what was sent, API defaults apart."""
+"""Whether a stored object is what was sent, except for API defaults."""
 
 from typing import Any
 
 from webhook.core.quantity import parse
 
 GROWING = ("tolerations", "volumes", "volumeMounts")
-"""Lists to which the API server adds its own: default tolerations, the service account's token."""
+"""Lists to which the API server adds items: default tolerations, the service account's token."""
 
 
 def missing(expected: Any, stored: Any, path: str = "") -> list[str]:
-    """Paths of `expected` that `stored` does not have with the same value; more in `stored` is the API's."""
+    """Paths of `expected` that are missing or different in `stored`; additional fields in `stored` are API defaults."""
     if expected in (None, "") or path.rpartition("/")[2] in ("futureField", "newThing", "x", "managedFields"):
-        return []  # null and "" are nothing, and a field that this API server does not know is dropped by it
+        return []  # null and "" count as absent, and the API server drops fields that it does not know
     if isinstance(expected, dict):
         found = stored if isinstance(stored, dict) else {}
         return [p for key, value in expected.items() for p in missing(value, found.get(key), f"{path}/{key}")]
@@ -30,12 +30,12 @@ def _list(expected: list[Any], stored: list[Any], path: str) -> list[str]:
 
 
 def same(expected: Any, stored: Any) -> bool:
-    """Equal, or the same quantity in another spelling."""
+    """Whether they are equal, or the same quantity in another notation."""
     return bool(expected == stored or (parse(expected) is not None and parse(expected) == parse(stored)))
 
 
 def meaning(value: Any) -> Any:
-    """A stored value without empty objects: JobSet's webhook writes them at CREATE, and no client repeats them."""
+    """A stored value without empty objects, which JobSet's webhook adds on CREATE and no client sends again."""
     if isinstance(value, dict):
         return {key: meaning(inner) for key, inner in value.items() if inner != {}}
     return [meaning(inner) for inner in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Fields that are not ours stay as they were: what injection may change in an object, and nothing else."""
+"""Which fields of an object injection may change; all others must stay as they were."""
 
 import re
 from collections.abc import Iterator
@@ -42,26 +42,26 @@ _GROWING = frozenset(
         "requiredDuringSchedulingIgnoredDuringExecution",
     }
 )
-"""Lists to which we add items; in all others each item stays what it is, by its index."""
+"""Lists to which we add items. In all others, each item must stay unchanged at its index."""
 
 
 def strangers(before: Any, after: Any, stored: Any = None) -> list[str]:
-    """Paths that differ and are not ours to change. Lists of named things are compared item by item.
+    """Paths that differ although we may not change them. Lists of named items are compared item by item.
 
-    `stored`: on an update, the object as it was. What it had and the new one still has may have been ours, and what
-    it had may be put back.
+    `stored`: on an update, the stored object. Its values may be restored, and may be removed where the new object still
+    has them, since they may have been injected.
     """
     changed = [path for path in _changes(before, after, "") if not any(p.fullmatch(path) for p in OWNED)]
     return [path for path in changed if _at(stored, path) is None or not _was_stored(path, before, after, stored)]
 
 
 def _was_stored(path: str, before: Any, after: Any, stored: Any) -> bool:
-    """Whether the place was put back to its stored value, or held the stored value, which is ours to take away."""
+    """Whether the stored value was restored, or was removed, which we may do since it may have been injected."""
     return _at(stored, path) in (_at(before, path), _at(after, path))
 
 
 def _at(value: Any, path: str) -> Any:
-    """What stands at a path of `_changes`; a list that lost an item is looked at as a whole."""
+    """The value at a path of `_changes`; for a list that lost an item, the whole list."""
     for step in path.partition(": lost ")[0].split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, list):
@@ -88,7 +88,7 @@ def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
 
 
 def _added(value: Any, path: str) -> Iterator[str]:
-    """The leaves of something new, so that a new parent is judged by what it holds."""
+    """The leaves of a new value, so that a new parent is checked by its contents."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _added(inner, f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}")
@@ -99,7 +99,7 @@ def _added(value: Any, path: str) -> Iterator[str]:
 
 
 def _list_changes(before: list[Any], after: list[Any], path: str) -> Iterator[str]:
-    """Items of ours may stand between the user's; the user's stay, in order (but the placeholder's toleration)."""
+    """Injected items may be anywhere; the user's stay, in order (except for the placeholder's toleration)."""
     if path.rpartition("/")[2] not in _GROWING:
         for index in range(max(len(before), len(after))):
             step = f"{path}/{index}"

@@ -1,4 +1,4 @@
-"""Random YAML as people write it: block and flow, quotes, comments, blank lines, indentations. For tests of edits."""
+"""Random YAML in the styles that people use, for tests of edits: block and flow, quotes, comments, indentation."""
 
 import json
 import random
@@ -28,7 +28,7 @@ KEYS = ["a", "b", "name", "metadata", "spec", "k/e.y", "~x"]
 
 
 def value(random: random.Random, depth: int = 0) -> Any:
-    """A JSON value; at the top a mapping that is not empty."""
+    """A random JSON value; at depth 0, a mapping that is not empty."""
     kind = random.random()
     if depth and (depth > 4 or kind < 0.35):
         return random.choice([*WORDS, *OTHERS])
@@ -39,7 +39,7 @@ def value(random: random.Random, depth: int = 0) -> Any:
 
 
 def operations(random: random.Random, root: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """Additions to what `root` holds, as injection makes them: new keys, new items."""
+    """Random additions to `root`, like those of injection: new keys and items."""
     places = [(path, node) for path, node in _places(root, "") if isinstance(node, dict | list)]
     found = []
     for index in range(number):
@@ -59,7 +59,7 @@ def _places(node: Any, path: str) -> Any:
 
 
 class Writer:
-    """Writes values in one random style, and numbers its comments."""
+    """Writes values in one random style, with numbered comments."""
 
     def __init__(self, random: random.Random) -> None:
         self.random = random

@@ -30,9 +30,11 @@ def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[As
         obj = view(workload, raw)
         if owners.skipped(workload, obj, site) is not None:
             return
-        told = _refused(workload, obj, Context(namespace, site)) if workload.reapply == "mutable" else ""
+        refusal = _refused(workload, obj, Context(namespace, site)) if workload.reapply == "mutable" else ""
         for target in targets_of(workload, obj, Context(namespace, site)):
-            yield msgspec.structs.replace(_asked(workload, namespace, name, target), disagrees=told or _differs(target))
+            yield msgspec.structs.replace(
+                _asked(workload, namespace, name, target), disagrees=refusal or _differs(target)
+            )
     except Denied as denied:
         line = denied.message.splitlines()[0]
         yield Asked(workload.kind, namespace, name, injected=INJECTED.encode() in raw, refused=line)
@@ -53,7 +55,7 @@ def _asked(workload: Kind[Any], namespace: str, name: str, target: Target) -> As
 
 
 def _refused(workload: Kind[Any], obj: Any, context: Context) -> str:
-    """Why an update of the object as it stands would be refused: each one is judged again."""
+    """Why an update of the stored object would be refused, since each update is validated; empty if it would not."""
     try:
         inject(workload, obj, context)
     except Denied as denied:
@@ -62,9 +64,10 @@ def _refused(workload: Kind[Any], obj: Any, context: Context) -> str:
 
 
 def _differs(target: Target) -> str:
-    """What an injected template's words mean and its fields do not have; fields alone of which it can be told.
+    """How an injected template's fields differ from what its annotations mean; empty if they agree.
 
-    The site's labels and schedulers may have changed since, and stored objects keep what they were created with.
+    Only hardware and devices are compared: the site's labels and schedulers may have changed since, and stored objects
+    keep what they were created with.
     """
     template, resolution = target.template, target.resolution
     hardware, injected = resolution.accelerator, template.annotations.get(INJECTED)
@@ -78,7 +81,7 @@ def _differs(target: Target) -> str:
             return f"asks for {hardware.name}, and selects {label}: {have}"
     if resolution.request.mode == "plugin":
         for held in resolution.device_containers:
-            # As it is stored: what a LimitRange filled in is taken away where a request is read.
+            # In the stored object: the view that was resolved lacks what a LimitRange filled in.
             container = at(template.view, ("spec", held.list_name, held.index))
             if held.devices and not asked_amounts(container, hardware.resource):
                 return f"asks for {hardware.name}, and container {held.container.name} has no {hardware.resource}"

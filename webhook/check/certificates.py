@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Iterator
 from datetime import timedelta
 
-from certs import authority, duration
+from certs import duration, pki
 from certs.keyring import stamp
 from webhook.check.configuration import ABSENT
 from webhook.check.facts import Configuration, DryRun, Entry, Facts, Trust, Unread
@@ -52,8 +52,8 @@ def expiry(facts: Facts) -> Finding:
         return skipped(trust) if isinstance(trust, Unread) else pointless("there is no certificate to check")
     lines, worst = [], ok("")
     for certificate, what, renewed in ends:
-        left = authority.not_after(certificate) - facts.now
-        until = f"{what} until {stamp(authority.not_after(certificate))}"
+        left = pki.not_after(certificate) - facts.now
+        until = f"{what} until {stamp(pki.not_after(certificate))}"
         lines.append(f"{until}, {duration.spell(left)} left" if left > timedelta(0) else f"{until}: expired")
         if left <= timedelta(0):
             worst = failed("a certificate has expired", _refill(facts))
@@ -84,13 +84,13 @@ def _accepts(entry: Entry, trust: Trust, facts: Facts) -> bool:
     """Trust only: an expired leaf is reported by `expiry`."""
     bundle = _bundle(entry)
     if not trust.leaf:
-        return set(authority.split(trust.signing)) <= set(_split(entry))
+        return set(pki.split(trust.signing)) <= set(_split(entry))
     release = facts.release
     try:
-        at = min(facts.now, authority.not_after(trust.leaf) - timedelta(seconds=1))
+        at = min(facts.now, pki.not_after(trust.leaf) - timedelta(seconds=1))
     except ValueError:
         return False
-    return authority.valid_at(trust.leaf, bundle, authority.service_names(release.fullname, release.namespace)[:1], at)
+    return pki.valid_at(trust.leaf, bundle, pki.service_names(release.fullname, release.namespace)[:1], at)
 
 
 Dated = tuple[bytes, str, bool]
@@ -110,11 +110,11 @@ def _of_entries(facts: Facts, entries: list[Entry]) -> Iterator[Dated]:
     """The CA that is valid longest: predecessors in the same bundle may expire."""
     bundled = [ca for entry in entries[:1] for ca in _split(entry)]
     if bundled and not (isinstance(facts.trust, Trust) and facts.trust.signing):
-        yield max(bundled, key=authority.not_after), "CA in caBundle", _by_cert_manager(facts)
+        yield max(bundled, key=pki.not_after), "CA in caBundle", _by_cert_manager(facts)
 
 
 def _margin(certificate: bytes, renewed: bool) -> timedelta:
-    life: timedelta = authority.not_after(certificate) - authority.not_before(certificate)
+    life: timedelta = pki.not_after(certificate) - pki.not_before(certificate)
     return min(SOON, life / RENEWED_BY) if renewed else SOON
 
 
@@ -141,7 +141,7 @@ def _bundle(entry: Entry) -> bytes:
     """The PEM text; empty if it cannot be read."""
     try:
         pem = base64.b64decode(entry.clientConfig.caBundle or "", validate=True)
-        authority.split(pem)
+        pki.split(pem)
     except (binascii.Error, ValueError):
         return b""
     return pem
@@ -149,12 +149,12 @@ def _bundle(entry: Entry) -> bytes:
 
 def _split(entry: Entry) -> list[bytes]:
     pem = _bundle(entry)
-    return authority.split(pem) if pem else []
+    return pki.split(pem) if pem else []
 
 
 def _readable(certificate: bytes) -> bool:
     try:
-        authority.parse(certificate)
+        pki.parse(certificate)
     except ValueError:
         return False
     return True

@@ -44,7 +44,7 @@ from webhook.core.site import Site
 from webhook.errors import BadConfig
 
 NAME, NAMESPACE = "accel-injector", "accel-system"
-"""The release where no webhook configuration tells of one."""
+"""The release to check if there is no webhook configuration."""
 SECONDS = 20.0
 """After this no call is started; the last one takes at most its own timeout."""
 AT_ONCE = 4
@@ -157,12 +157,12 @@ class Cluster:
         return found if isinstance(found, Unread) else found[0]
 
     def _pages(
-        self, path: str, form: type[T], most: int, query: dict[str, str] | None = None
+        self, path: str, form: type[T], max_pages: int, query: dict[str, str] | None = None
     ) -> tuple[tuple[T, ...], bool] | Unread:
         """The items of a list, and whether the list is complete."""
         items: list[T] = []
         following = ""
-        for _ in range(most):
+        for _ in range(max_pages):
             page = self._call(
                 _needs("list", path), partial(self._page, path, form, {**(query or {}), **_from(following)})
             )

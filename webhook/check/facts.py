@@ -301,7 +301,7 @@ class Asked(msgspec.Struct, frozen=True):
     host: bool = False  # accel.io/mode: host
     injected: bool = False
     refused: str = ""  # the webhook's message
-    disagrees: str = ""  # what its words mean now, and its fields do not have
+    disagrees: str = ""  # how its fields differ from what its annotations mean
 
     @property
     def where(self) -> str:
@@ -317,7 +317,7 @@ class Asking(msgspec.Struct, frozen=True):
 
 
 def installed(found: tuple[Configuration, ...], name: str = "", namespace: str = "") -> list[Release]:
-    """The releases that webhook configurations tell of, those of this name and namespace where they are given."""
+    """The releases that webhook configurations belong to, with this name and namespace where they are given."""
     releases = []
     for configuration in sorted(found, key=lambda c: c.metadata.name):
         labels = configuration.metadata.labels or {}

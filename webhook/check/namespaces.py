@@ -20,11 +20,11 @@ def labelled(facts: Facts) -> Finding:
     if isinstance(found, Unread):
         return skipped(found)
     names = [namespace.name for namespace in facts.labelled]
-    vain = [f"{n.name} is labelled but never injected" for n in found if n.opted_in and n.name in facts.never]
-    vain += [f'{n.name} has {OPT_IN}="{n.labels[OPT_IN]}", not "{OPTED_IN}"' for n in found if not n.opted_in]
-    if vain:
-        message = f"{len(names)} namespaces are injected; in {len(vain)} the label has no effect"
-        return warning(message, f"kubectl label namespace NAME {OPT_IN}- (or ={OPTED_IN} --overwrite)", *vain)
+    ineffective = [f"{n.name} is labelled but never injected" for n in found if n.opted_in and n.name in facts.never]
+    ineffective += [f'{n.name} has {OPT_IN}="{n.labels[OPT_IN]}", not "{OPTED_IN}"' for n in found if not n.opted_in]
+    if ineffective:
+        message = f"{len(names)} namespaces are injected; in {len(ineffective)} the label has no effect"
+        return warning(message, f"kubectl label namespace NAME {OPT_IN}- (or ={OPTED_IN} --overwrite)", *ineffective)
     if not names:
         return warning(
             "no namespace has opted in: nothing is injected", f"kubectl label namespace NAME {OPT_IN}={OPTED_IN}"

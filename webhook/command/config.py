@@ -35,14 +35,14 @@ def check(name: str) -> int:
     file = _File(shown, files.config(name))
     site = file.site()
     for problem in file.problems:
-        terminal.say("error", "bold red", file.told(problem))
+        terminal.say("error", "bold red", file.described(problem))
     if site is None:
         return 1
     for number, problem in enumerate(idle(site)):
         if number == MAX_PROBLEMS:
             terminal.say("warning", "yellow", f"{shown}: further warnings are not shown")
             break
-        terminal.say("warning", "yellow", file.told(file.as_written(problem)))
+        terminal.say("warning", "yellow", file.described(file.as_written(problem)))
     if file.problems:
         return 1
     terminal.out().print(f"{shown}: valid; {_summary(site)}{file.note}", soft_wrap=True)
@@ -84,13 +84,13 @@ class _File:
         return None
 
     def as_written(self, problem: Problem) -> Problem:
-        """What was found in the file that is left, where it is in the file."""
+        """A problem of the trimmed file, with its path in the original file."""
         return Problem(self._trimmed.written(problem.path), problem.text)
 
     def _entry(self, found: re.Match[str]) -> str:
         return decode.show(self._trimmed.written(("catalogue", int(found["index"]))))
 
-    def told(self, problem: Problem) -> str:
+    def described(self, problem: Problem) -> str:
         """With the line, and the path as it is in the file."""
         path = ("config", *problem.path) if self._values else problem.path
         line, _ = nodes.position(self._text, problems.start(self._root, path))
@@ -116,7 +116,7 @@ def _ending(noun: str, count: int) -> str:
 
 
 def idle(site: Site) -> Iterator[Problem]:
-    """What can have no effect, or another one than was meant."""
+    """Settings without effect, or with another effect than was probably intended."""
     for index, default in enumerate(site.config.schedulers.defaults):
         yield from _matchless(site, ("schedulers", "defaults", index, "types"), default.types)
     for profile in site.profiles:
@@ -169,7 +169,7 @@ def _undetected(site: Site, path: decode.Path, resource: str) -> Iterator[Proble
 
 
 def _model(site: Site, path: decode.Path, model: Model) -> Iterator[Problem]:
-    """Names that mean another entry, and a model whose nodes cannot be told."""
+    """Names that mean another entry, and a model whose nodes cannot be distinguished."""
     for index, alias in enumerate(model.aliases):
         other = site.catalogue.named(alias)
         if other and other != model.name:

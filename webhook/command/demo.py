@@ -70,8 +70,8 @@ class ApiServer:
         reply = self._connection.getresponse()
         answer = reply.read()
         if reply.status != HTTPStatus.OK:
-            said = answer[:200].decode(errors="replace").strip()
-            raise BadManifest(f"the webhook rejects a review of {len(body):,} bytes: {reply.status} {said}")
+            text = answer[:200].decode(errors="replace").strip()
+            raise BadManifest(f"the webhook rejects a review of {len(body):,} bytes: {reply.status} {text}")
         return Asked(json.loads(answer)["response"], (time.perf_counter() - begin) * 1000)
 
     def close(self) -> None:

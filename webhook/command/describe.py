@@ -13,7 +13,7 @@ def facts(hardware: Accelerator, catalogue: Catalogue) -> dict[str, Any]:
         "family": hardware.family,
         "resource": hardware.resource,
         "devicesPerPod": hardware.count,
-        "mostPerPod": hardware.most,
+        "mostPerPod": hardware.max_per_node,
         "pods": hardware.hosts,
         "nodeSelector": {label: list(values) if len(values) > 1 else values[0] for label, values in hardware.selector},
         "tolerations": [toleration(taint) for taint in hardware.tolerations],
@@ -64,7 +64,9 @@ def total(hardware: Accelerator, slices: int | None) -> str:
 def _devices(hardware: Accelerator) -> str:
     if hardware.count is not None:
         return f"a machine with {hardware.count} x {hardware.resource}"
-    return hardware.resource + (f", at most {hardware.most} on one node" if hardware.most else ", any number")
+    return hardware.resource + (
+        f", at most {hardware.max_per_node} on one node" if hardware.max_per_node else ", any number"
+    )
 
 
 def _plural(count: int, noun: str) -> str:
@@ -75,7 +77,7 @@ def devices(hardware: Accelerator) -> str:
     """What the containers of one Pod request together."""
     if hardware.count is not None:
         return str(hardware.count)
-    return f"1 to {hardware.most}" if hardware.most else "1 or more"
+    return f"1 to {hardware.max_per_node}" if hardware.max_per_node else "1 or more"
 
 
 def selectors(hardware: Accelerator) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from webhook.command import describe
-from webhook.core import annotations, scheduling
+from webhook.core import annotations, scheduling, unread
 from webhook.core.annotations import INJECT, NONE, TYPE, Levels, read_annotations
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import LEFT_ALONE, inject, outside, targets_of
@@ -19,7 +19,6 @@ from webhook.core.messages import Denied, Warn
 from webhook.core.patch import Edit, Path, Section, at, render, steps
 from webhook.core.rules.detect import detected, resources
 from webhook.core.rules.rules import RULES
-from webhook.core.schema.pod import Metadata
 from webhook.core.template import PodTemplate
 
 LONGEST = 1000
@@ -65,7 +64,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 def explain(name: str, workload: Kind[Any], value: Any, obj: Any, context: Context) -> Explanation:
     """The injection of an object, whose JSON is `value` and whose view is `obj`, in words."""
-    where = dict(_paths(obj, ()))
+    where = {id(part): path for path, part in unread.parts(obj)}
     parts = tuple(_unresolved(template, where) for template in workload.templates(obj))
     try:
         injection = inject(workload, obj, context)
@@ -102,19 +101,7 @@ def _skipped(code: str) -> str:
 
 
 Where = Mapping[int, Path]
-"""The paths of the metadata of an object and its templates, by identity."""
-
-
-def _paths(node: Any, path: Path) -> Iterator[tuple[int, Path]]:
-    """The paths of the metadata in a view."""
-    if isinstance(node, Metadata):
-        yield id(node), path
-    elif isinstance(node, msgspec.Struct):
-        for field in node.__struct_fields__:
-            yield from _paths(getattr(node, field), (*path, field))
-    elif isinstance(node, list):
-        for index, item in enumerate(node):
-            yield from _paths(item, (*path, index))
+"""The paths of the metadata of an object and its templates, by id."""
 
 
 def _unresolved(template: PodTemplate, where: Where) -> Part:
@@ -135,7 +122,7 @@ def _asks(template: PodTemplate, where: Where) -> Iterator[Line]:
 def _part(
     template: PodTemplate, target: Target | None, where: Where, value: Any, context: Context, number: int | None
 ) -> Part:
-    """`number`: slices that the template makes, if its kind tells."""
+    """`number`: slices that the template makes, if its kind defines it."""
     part = _unresolved(template, where)
     if target is None:
         found = tuple(_detected(template, value, context))
@@ -156,8 +143,8 @@ def _part(
 
 def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[Line]:
     """What a template gets because of its resources alone."""
-    said = read_annotations(template.levels, template.containers, Levels())
-    if not context.site.detect or said.typed or said.off is not None:
+    annotated = read_annotations(template.levels, template.containers, Levels())
+    if not context.site.detect or annotated.typed or annotated.off is not None:
         return
     edits = [f for f in detected(template, context.namespace, context.site).found if not isinstance(f, Warn)]
     names = ", ".join(resources(template.spec, context.site))
@@ -167,13 +154,13 @@ def _detected(template: PodTemplate, value: Any, context: Context) -> Iterator[L
 
 def _unasked(template: PodTemplate, where: Where) -> str:
     """Why a template gets nothing."""
-    said = read_annotations(template.levels, template.containers, Levels())
+    annotated = read_annotations(template.levels, template.containers, Levels())
     paths = [where.get(id(level), (*template.path, "metadata")) for level in template.levels]
     if template.path:
         paths[0] = ("metadata",)
-    if said.off is not None:
-        return f'nothing: {INJECT} is "false" on {_dotted((*paths[said.off], "annotations"), None)}'
-    found = annotations.nearest_level(said.levels)
+    if annotated.off is not None:
+        return f'nothing: {INJECT} is "false" on {_dotted((*paths[annotated.off], "annotations"), None)}'
+    found = annotations.nearest_level(annotated.levels)
     if TYPE in found and found[TYPE][0].strip().lower() == NONE:
         return f"nothing: {TYPE} is none"
     if TYPE in found:  # only a kind leaves out a template that asks

@@ -129,7 +129,7 @@ def _created(body: bytes) -> Request[Any] | None:
 
 
 def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> Answer:
-    """`mentioned`: anywhere in the review, so perhaps in the object."""
+    """`mentioned`: our name is in the review, so perhaps in the object."""
     kind, obj = request.kind, request.object
     workload = WORKLOADS.get((kind.group, kind.kind))
     if workload is not None and isinstance(obj, workload.view):
@@ -172,17 +172,17 @@ def _decide_object(request: Request[Any], workload: Kind[Any], obj: Any, site: S
         injection = _injection(request, workload, obj, site)
     except Denied as denied:
         return _refused(request, workload, denied)
-    unheard = _unread(request, obj, injection, body)
-    if unheard:
-        injection = replace(injection, warnings=(*injection.warnings, *unheard))
+    unread_warnings = _unread(request, obj, injection, body)
+    if unread_warnings:
+        injection = replace(injection, warnings=(*injection.warnings, *unread_warnings))
     return _patched(request, workload, obj, injection)
 
 
 def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) -> list[Warn]:
-    """What is said of words in a new object that injection did not read. A controller's object has its owner's."""
+    """Warnings about keys of ours that injection did not read. A controlled object has them from its owner: none."""
     if request.operation != "CREATE" or injection.skipped or controller_of(obj.metadata) is not None:
         return []
-    if unread.mentions(body) == injection.words:
+    if unread.mentions(body) == injection.mentions:
         return []
     return unread.unread(review.plain(review.decode(body).object), obj)
 

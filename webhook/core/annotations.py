@@ -148,9 +148,9 @@ class Levels:
         found = self._known.get(id(level))
         if found is None:
             ours = own(annotations_of(level))
-            strange = unknown(ours)
-            if strange:
-                self._unknown[id(level)] = strange
+            unknown_keys = unknown(ours)
+            if unknown_keys:
+                self._unknown[id(level)] = unknown_keys
                 ours = {key: value for key, value in ours.items() if key in _KNOWN}
             found = self._known[id(level)] = ours
         return found
@@ -163,8 +163,8 @@ class Levels:
         """Whether there was any level."""
         return bool(self._known)
 
-    def words(self, obj: Any) -> int:
-        """How often our name stands in the annotations that were read, and in the file that kubectl keeps in one."""
+    def mentions(self, obj: Any) -> int:
+        """How many keys of ours were read, including those in the manifest that kubectl keeps in an annotation."""
         number = sum([len(ours) for ours in self._known.values()])
         metadata = obj.metadata
         if id(metadata) not in self._known:
@@ -173,7 +173,7 @@ class Levels:
         return number + (file.count(f'"{NAME}') if file else 0)
 
     def take_unknown(self, level: Metadata) -> list[str]:
-        """The unknown keys with our prefix; only once."""
+        """The unknown keys with our prefix; each level returns them once."""
         return self._unknown.pop(id(level), []) if self._unknown else []
 
 
@@ -234,12 +234,12 @@ def _hold(found: dict[tuple[str, str], object], name: str, amounts: Mapping[str,
             found.setdefault((name, resource), amounts[resource])
 
 
-def type_request(said: TemplateAnnotations) -> TypeRequest | None:
+def type_request(annotated: TemplateAnnotations) -> TypeRequest | None:
     """What is requested; None if there is no type at all."""
-    if said.placeholders:
-        return _by_resource(said.levels, said.placeholders)
-    found = nearest_level(said.levels)
-    return _asked(found, len(said.levels) - 1) if TYPE in found else None
+    if annotated.placeholders:
+        return _by_resource(annotated.levels, annotated.placeholders)
+    found = nearest_level(annotated.levels)
+    return _asked(found, len(annotated.levels) - 1) if TYPE in found else None
 
 
 def _asked(found: Mapping[str, tuple[str, int]], template: int) -> TypeRequest:
@@ -311,7 +311,7 @@ def without_effect(levels: Sequence[Mapping[str, str]]) -> list[str]:
     return [key for key in KEYS[1:-2] if any(key in level for level in levels)]
 
 
-def strange(keys: Iterable[str]) -> list[Warn]:
+def unknown_key_warnings(keys: Iterable[str]) -> list[Warn]:
     """Warnings about unknown keys: a few, each with the key that was probably meant, and the number of the rest."""
     every = list(dict.fromkeys(keys))
     named = every if len(every) <= limits.WARNINGS else every[: limits.WARNINGS - 1]

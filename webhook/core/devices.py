@@ -188,14 +188,14 @@ def _check_node(
     request: TypeRequest, accelerator: Accelerator, found: Sequence[DeviceContainer], placed: Sequence[Placed]
 ) -> None:
     """What all containers need at the same time must fit on one node."""
-    most = accelerator.most
-    if most is None or (len(placed) == 1 and found[0].devices <= most):
+    limit = accelerator.max_per_node
+    if limit is None or (len(placed) == 1 and found[0].devices <= limit):
         return
     total = _at_once(found, placed, accelerator.resource)
-    if total <= most:
+    if total <= limit:
         return
     where = "the Pod's containers together"
-    if request.count and sum(h.devices for h in found) > most:
+    if request.count and sum(h.devices for h in found) > limit:
         each = f" for each of {len(found)} containers" if len(found) > 1 else ""
         where = f"{COUNT} {request.count}{each}"
     raise Denied(
@@ -204,7 +204,7 @@ def _check_node(
         value=total,
         resource=accelerator.resource,
         type=accelerator.name,
-        most=most,
+        limit=limit,
     )
 
 

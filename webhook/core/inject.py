@@ -43,7 +43,7 @@ class Injection:
     warnings: tuple[Warn, ...] = ()
     types: tuple[str, ...] = ()  # canonical types that were resolved, in the object's order
     skipped: str = ""  # reason code, if the object was left alone
-    words: int = 0  # how often our name stands in what was read; not counted if a controller made the object
+    mentions: int = 0  # keys of ours that were read; not counted if a controller made the object
     leftovers: tuple[Remove, ...] = ()  # of a stored object's former type; removed before the edits are made
     base: Any = None  # the object without the leftovers, if there are any: the edits apply to it
 
@@ -73,7 +73,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)
-    read.add_unheard(kind, obj)
+    read.add_own_metadata(kind, obj)
     targets = kind.resolve_group(obj, read.targets, context)
     collected = _Collected(read.warnings())
     for target in (*targets, *read.placed):
@@ -82,7 +82,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
             collected.warnings.extend(_unused_multislice(kind, obj, target))
     collected.add_object(outside(kind, obj, (*targets, *read.placed), context))
     names = [target.resolution.accelerator.name for target in (*targets, *read.placed)]
-    for template in read.unasked:
+    for template in read.without_request:
         brought = detected(template, context.namespace, context.site)
         collected.add_object(brought.found, template.path)
         names += brought.types
@@ -90,7 +90,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
         collected.sections(),
         tuple(collected.warnings),
         types=tuple(dict.fromkeys([name for name in names if name])),
-        words=read.levels.words(obj) if controller_of(obj.metadata) is None else 0,
+        mentions=read.levels.mentions(obj) if controller_of(obj.metadata) is None else 0,
     )
 
 
@@ -109,30 +109,30 @@ def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Fi
 
 
 class _Read:
-    """The annotations around an object's pod templates."""
+    """What was read from the annotations around an object's pod templates."""
 
     def __init__(self, kind: Kind[Any], obj: Any) -> None:
         self.targets: list[Target] = []
         self.placed: list[Target] = []  # on the nodes without devices: not part of a slice
-        self.unasked: list[PodTemplate] = []  # may get something because of their resources alone
+        self.without_request: list[PodTemplate] = []  # may get something because of their resources alone
         self._unknown: list[str] = []
-        self._vain: dict[str, Warn] = {}
+        self._ineffective: dict[str, Warn] = {}
         self.levels = annotations.Levels()
         self._copied = 0
         if not kind.patched:  # its own metadata is not a level of a template
             self._unknown += annotations.unknown(annotations.own(annotations_of(obj.metadata)))
 
-    def add(self, template: PodTemplate, said: TemplateAnnotations) -> None:
+    def add(self, template: PodTemplate, annotated: TemplateAnnotations) -> None:
         """Collects warnings about the annotations themselves, whatever they lead to; each once."""
-        if said.off is not None:
-            if said.off < len(said.levels) - 1:
-                self._vain.setdefault(INJECT, Warn("inject-false-not-pods"))
+        if annotated.off is not None:
+            if annotated.off < len(annotated.levels) - 1:
+                self._ineffective.setdefault(INJECT, Warn("inject-false-not-pods"))
             return
         for level in template.levels:
             self._unknown += self.levels.take_unknown(level)
-        if not said.typed:
-            for key in annotations.without_effect(said.levels):
-                self._vain.setdefault(key, Warn("no-type", {"key": key}))
+        if not annotated.typed:
+            for key in annotations.without_effect(annotated.levels):
+                self._ineffective.setdefault(key, Warn("no-type", {"key": key}))
 
     def add_target(self, target: Target) -> None:
         """A template that asks. It gets a copy of the object's annotations, and a long list is parsed for each."""
@@ -142,8 +142,8 @@ class _Read:
             size = f"more than {limits.ANSWER:,} characters of annotations"
             raise limits.too_large("the injection", size, f"{limits.ANSWER:,}")
 
-    def add_unheard(self, kind: Kind[Any], obj: Any) -> None:
-        """What the object's own metadata says where that is no template's level."""
+    def add_own_metadata(self, kind: Kind[Any], obj: Any) -> None:
+        """Our keys in the object's own metadata if it is not a level of any template."""
         if not kind.patched or self.levels.has_read(obj.metadata):
             return
         ours = annotations.own(annotations_of(obj.metadata))
@@ -151,45 +151,45 @@ class _Read:
         for key in annotations.COPIED:
             if key in ours and not self.levels.read_any():
                 facts = {"key": key, "place": "metadata.annotations", "why": "there is no pod template"}
-                self._vain.setdefault(key, Warn("unread-key", facts))
+                self._ineffective.setdefault(key, Warn("unread-key", facts))
 
     def add_shadowed(self, warning: Warn | None) -> None:
-        """Once per object: for the first template."""
+        """Collects it once per object, for the first template."""
         if warning is not None:
-            self._vain.setdefault(TYPE, warning)
+            self._ineffective.setdefault(TYPE, warning)
 
     def warnings(self) -> list[Warn]:
         """About unknown keys, then about those without effect here."""
-        if not self._unknown and not self._vain:
+        if not self._unknown and not self._ineffective:
             return []
-        heard = {key for target in self.targets for key, _ in target.resolution.request.outer}
-        vain = [warning for key, warning in self._vain.items() if key not in heard]
-        return [*annotations.strange(self._unknown), *vain]
+        effective = {key for target in self.targets for key, _ in target.resolution.request.outer}
+        ineffective = [warning for key, warning in self._ineffective.items() if key not in effective]
+        return [*annotations.unknown_key_warnings(self._unknown), *ineffective]
 
 
 def _read(kind: Kind[Any], obj: Any, context: Context) -> _Read:
     read = _Read(kind, obj)
     for template in kind.templates(obj):
-        said = read_annotations(template.levels, template.containers, read.levels)
+        annotated = read_annotations(template.levels, template.containers, read.levels)
         if not kind.patched:
-            _check_reach(obj, template, said)
-        read.add(template, said)
-        target = _target(template, said, context)
+            _check_reach(obj, template, annotated)
+        read.add(template, annotated)
+        target = _target(template, annotated, context)
         if target is not None:
             read.add_target(target)
             if context.created and not context.stored:
-                read.add_shadowed(_shadowed(obj, target, said, context))
-        elif context.site.detect and said.off is None and not said.typed:
-            read.unasked.append(template)
+                read.add_shadowed(_shadowed(obj, target, annotated, context))
+        elif context.site.detect and annotated.off is None and not annotated.typed:
+            read.without_request.append(template)
     return read
 
 
-def _target(template: PodTemplate, said: TemplateAnnotations, context: Context) -> Target | None:
+def _target(template: PodTemplate, annotated: TemplateAnnotations, context: Context) -> Target | None:
     """What a template asks for and gets; None if it asks for nothing, or is to be left alone."""
-    if said.off is not None or not said.typed:
+    if annotated.off is not None or not annotated.typed:
         return None
     try:
-        asked = annotations.type_request(said)
+        asked = annotations.type_request(annotated)
         if asked is None or asked.type.lower() == NONE:
             return None
         return Target(template, resolve(asked, template, context.namespace, context.site, context.stored))
@@ -197,12 +197,12 @@ def _target(template: PodTemplate, said: TemplateAnnotations, context: Context) 
         raise denied.within(template.name) from None
 
 
-def _shadowed(obj: Any, target: Target, said: TemplateAnnotations, context: Context) -> Warn | None:
+def _shadowed(obj: Any, target: Target, annotated: TemplateAnnotations, context: Context) -> Warn | None:
     """The template has the type of an earlier injection, and the user has changed the outer one since.
 
     The inner one still wins: it may be an override, and certainly is if the user's file has it.
     """
-    near, *outer = reversed(said.levels)
+    near, *outer = reversed(annotated.levels)
     if near.get(INJECTED) != target.resolution.accelerator.name or TYPE not in near:
         return None
     for distance, level in enumerate(outer, 1):
@@ -231,12 +231,12 @@ def _in_file(obj: Any, path: Path) -> bool:
     return at(file, (*path, "metadata", "annotations", TYPE)) is not None
 
 
-def _check_reach(obj: Any, template: PodTemplate, said: TemplateAnnotations) -> None:
+def _check_reach(obj: Any, template: PodTemplate, annotated: TemplateAnnotations) -> None:
     """A key on an object whose metadata is not copied to its Pods would silently have no effect."""
     own = annotations.own(annotations_of(obj.metadata))
     if annotations.switched_off(own):
         return
-    below = {key for level in said.levels for key in level}
+    below = {key for level in annotated.levels for key in level}
     for key in annotations.COPIED:
         if key in own and key not in below:
             path = ".".join(str(s) for s in (*template.path, "metadata.annotations"))

@@ -1,4 +1,4 @@
-"""The manifest that kubectl's client-side apply sent last, which it keeps in an annotation. Pure."""
+"""The manifest of the last client-side `kubectl apply`, which kubectl keeps in an annotation. Pure."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def last_applied(text: object) -> Any:
-    """The manifest as plain JSON values; None if unknown."""
+    """The manifest as plain JSON values; None if there is none that can be read."""
     try:
         # An API server does not store longer annotations.
         return msgspec.json.decode(text) if isinstance(text, str) and len(text) <= limits.LIST else None

@@ -1,7 +1,7 @@
-"""Amounts that LimitRanger filled in, and nobody requested. Pure.
+"""Amounts that the LimitRanger admission plugin filled in: the user did not request them. Pure.
 
-It runs before webhooks, and if a LimitRange has a `max` or a `default` for devices, every container of a Pod gets
-that many. It records what it did in an annotation: "LimitRanger plugin set: cpu, memory request for container a; ...".
+The plugin runs before webhooks. If a LimitRange has a `max` or a `default` for a device, every container of a Pod gets
+that many. An annotation records what was set: "LimitRanger plugin set: cpu, memory request for container a; ...".
 Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/plugin/pkg/admission/limitranger/admission.go
 """
 
@@ -18,14 +18,13 @@ _OPENING: Final = "LimitRanger plugin set: "
 _PLACES: Final = ((" for init container ", "initContainers"), (" for container ", "containers"))
 _PARTS: Final = {"request": "requests", "limit": "limits"}
 
-
-Noted = dict[tuple[str, str, str], frozenset[str]]
-"""The resources that were filled in, by list, container and part."""
+Defaults = dict[tuple[str, str, str], frozenset[str]]
+"""The resources that were filled in, by list, container name and part."""
 
 
 def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) -> None:
-    """The template's containers without the amounts that LimitRanger filled in, for resources that concern us."""
-    noted = _noted(template.annotations)
+    """Removes the amounts that LimitRanger filled in from `template.containers`, for resources that concern us."""
+    defaults = _defaults(template.annotations)
     found: list[FilledIn] = []
     for position, (list_name, index, container) in enumerate(template.containers):
         if container.resources is None:
@@ -33,7 +32,7 @@ def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) 
         kept: dict[str, dict[str, Quantity | None]] = {}
         for part in _PARTS.values():
             amounts: dict[str, Quantity | None] = getattr(container.resources, part) or {}
-            gone = {r for r in amounts if _is_noted(noted, list_name, container, part, r) and concerns_us(r)}
+            gone = {r for r in amounts if _is_default(defaults, list_name, container, part, r) and concerns_us(r)}
             found += [(list_name, index, part, resource) for resource in amounts if resource in gone]
             kept[part] = {r: amount for r, amount in amounts.items() if r not in gone} if gone else amounts
         resources = Resources(limits=kept["limits"], requests=kept["requests"], claims=container.resources.claims)
@@ -41,18 +40,17 @@ def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) 
     template.filled_in = tuple(found)
 
 
-def _is_noted(noted: Noted, list_name: str, container: Container, part: str, resource: str) -> bool:
-    """Whether an amount was filled in. Of an extended resource either part stands for both: they must be equal."""
+def _is_default(defaults: Defaults, list_name: str, container: Container, part: str, resource: str) -> bool:
+    """Whether an amount was filled in. Limit and request of an extended resource are equal: one record covers both."""
     parts = _PARTS.values() if "/" in resource else (part,)
-    return any(resource in noted.get((list_name, container.name or "", one), ()) for one in parts)
+    return any(resource in defaults.get((list_name, container.name or "", one), ()) for one in parts)
 
 
 def _with_resources(container: Container, resources: Resources) -> Container:
     return msgspec.structs.replace(container, resources=resources)
 
 
-def _noted(annotations: Annotations) -> Noted:
-    """The resources that were filled in, by list, container and part."""
+def _defaults(annotations: Annotations) -> Defaults:
     text = annotations.get(ANNOTATION) or ""
     if not text.startswith(_OPENING):
         return {}

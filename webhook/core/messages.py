@@ -48,7 +48,8 @@ DENIALS: Final[dict[str, str]] = {
     "no-containers": "the template has no container to give {value} to",
     "devices-conflict": "{where} asks for {value} x {resource}, but {type} {gives}\nvalid: {valid}",
     "count-conflict": "accel.io/count: {value} does not fit {type}\nvalid: {valid}",
-    "too-many-devices": "{where}: {value} x {resource} is more than one node of {type} has\nvalid: 1 to {most} per Pod",
+    "too-many-devices": "{where}: {value} x {resource} is more than one node of {type} has\n"
+    "valid: 1 to {limit} per Pod",
     "one-container": "accel.io/container: {value}: the chips of {type} cannot be divided among containers\n"
     "valid: one container (only tpu7x divides them)",
     "uneven-division": "accel.io/container: {value}: {chips} chips of {type} do not divide evenly\n"
@@ -140,11 +141,11 @@ WARNINGS: Final[dict[str, str]] = {
     "not-pinned": "no node label of {type} is known on {platform}: any node with {resource} will do",
     "neuron-part": "{count} Neuron devices or cores need the Neuron scheduler extension to be contiguous",
     "hugepages-alone": "container {name} gets {resource} and has neither cpu nor memory: such Pods are refused",
-    "queue-by-hand": "nothing is written on a {kind} itself: give it {key} by hand",
-    "divided-worker-ids": "TPU_WORKER_ID of the containers that divide {type} comes only as the Pods are admitted",
+    "queue-by-hand": "a {kind} itself is never changed: set {key} on it yourself",
+    "divided-worker-ids": "TPU_WORKER_ID of containers that divide {type} is set only when each Pod is admitted",
     "resized": "{field} {number}: {type} has {hosts} hosts, and its programs wait for all of them",
-    "long-host-name": "names of Pods and hosts made of {name} have {length} characters; DNS allows {most}",
-    "dotted-host-name": "{name} has a dot: host names are made of it, and they are one label of DNS",
+    "long-host-name": "names of Pods and hosts made from {name} have {length} characters; DNS allows {limit}",
+    "dotted-host-name": "{name} has a dot, but host names made from it must be single DNS labels",
     "repeated-process-id": "JAX_PROCESS_ID repeats in each slice: without it JAX counts by MEGASCALE_SLICE_ID",
 }
 """code -> one sentence, without the prefix."""

@@ -1,7 +1,7 @@
-"""What a template requests itself that may already be the devices: other resources, annotations, claims. Pure.
+"""Devices that a template already requests in another way: by other resources, annotations or claims. Pure.
 
-A device can be requested in several ways: whole, partitioned, shared, by a claim. In addition to one of these our
-resource would be a second device, or one that no node has.
+A device can be requested whole, partitioned, shared, or with a claim. If the template does so, adding the type's
+resource would request a second device, or a combination that no node has.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from webhook.core.site import Site, matches
 from webhook.core.template import PodTemplate
 
 _NAMED: Final = 4
-"""Names of resources, annotations and claims that a warning shows."""
+"""The number of resources, annotations and claims that a warning names."""
 
 
 @final
@@ -23,9 +23,9 @@ _NAMED: Final = 4
 class OwnDevices:
     """The devices that the user requested directly."""
 
-    names: tuple[str, ...]  # these are the devices, and no resource is added to them
-    unknown: tuple[str, ...]  # claims that may be devices, or something else: a network, a channel
-    containers: frozenset[tuple[str, int]]  # that hold the devices
+    names: tuple[str, ...]  # resources, annotations and claims that are the devices: no resource is added
+    unknown: tuple[str, ...]  # claims that may be devices or something else: a network, a channel
+    containers: frozenset[tuple[str, int]]  # those that request them, by list and index
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ NOTHING: Final = OwnDevices()
 
 
 def own_devices(template: PodTemplate, accelerator: Accelerator, site: Site, stored: bool = False) -> OwnDevices:
-    """Raises `Denied` for hardware of another family, which no node has together with the accelerator.
+    """The devices that the template requests itself; raises `Denied` for hardware of another family.
 
-    `stored`: the object already exists, and is not judged.
+    No node has two families. `stored`: the object already exists, and is not denied.
     """
     names: dict[str, None] = {}
     holders: set[tuple[str, int]] = set()
@@ -67,7 +67,7 @@ def own_devices(template: PodTemplate, accelerator: Accelerator, site: Site, sto
 
 
 def _hardware(container: Container, resource: str, site: Site) -> list[tuple[str, object, str]]:
-    """Each other resource of the catalogue's hardware that a container requests, its amount, and its family."""
+    """The resources of accelerators that a container requests, except for `resource`: name, amount, family."""
     found: list[tuple[str, object, str]] = []
     resources = container.resources
     if resources is None:
@@ -81,7 +81,7 @@ def _hardware(container: Container, resource: str, site: Site) -> list[tuple[str
             family, amount = site.catalogue.families.of_resource(name), amounts[name]
             if family and amount is not None and quantity.devices(amount) != 0:
                 found.append((name, amount, family))
-    # An API server sorts the names, a file does not: both are to hear the same.
+    # An API server sorts the names, a file does not: both must get the same message.
     return sorted(found, key=lambda one: one[0]) if len(found) > 1 else found
 
 
@@ -100,8 +100,8 @@ def _other_hardware(where: str, name: str, amount: object, accelerator: Accelera
 def _with_claims(
     template: PodTemplate, site: Site, names: dict[str, None], holders: set[tuple[str, int]]
 ) -> OwnDevices:
-    """A claim is opaque: what it requests is in an object that we do not see, so the site config names those
-    that are devices."""
+    """Adds the claims. What a claim requests is in an object that we do not see, so the site config names those that
+    are devices."""
     patterns, unknown = site.config.claims.devices, dict[str, None]()
     are_devices: dict[str, bool] = {}
     for claim in template.spec.resourceClaims or ():

@@ -81,7 +81,7 @@ Edit = Put | Append | Amend | Remove
 @final
 @dataclass(init=False)
 class Section:
-    """The edits of one part of an object; their paths begin where it stands.
+    """The edits of one part of an object; their paths are relative to it.
 
     A pod template's edits are the same wherever the template is. No section's edits reach into another's part.
     """
@@ -113,7 +113,7 @@ def child(node: Any, segment: str | int) -> Any:
 
 
 def at(root: Any, path: Path) -> Any:
-    """What stands at `path`; None where it, or a parent, is missing or null."""
+    """The value at `path`; None where it, or a parent, is missing or null."""
     for segment in path:
         root = child(root, segment)
         if root is None:
@@ -249,7 +249,7 @@ class _PatchBuilder:
                 self._do("add", f"{spot.pointer}/{index}{_escaped(field)}", value)
 
     def _shifted(self, spot: _Location, index: int) -> int:
-        """Where an item stands now that others were put before it."""
+        """The index of an item now that others were inserted before it."""
         return index + sum(1 for before in self._shift.get(spot.pointer, ()) if before <= index)
 
     def remove(self, edit: Remove) -> None:
@@ -279,7 +279,7 @@ class _PatchBuilder:
 
 
 def _identity(item: dict[str, Any], key: tuple[str, ...]) -> object:
-    """What tells an item from its neighbours."""
+    """What distinguishes an item from the others of its list."""
     return str(item.get(key[0])) if len(key) == 1 else tuple([str(item.get(name)) for name in key])
 
 
@@ -289,7 +289,7 @@ def _backwards(path: Path) -> tuple[tuple[int, str], ...]:
 
 
 def without(root: Any, removals: Iterable[Remove]) -> Any:
-    """A copy of plain JSON values without what stands at these places."""
+    """A copy of plain JSON values without these items."""
     copy = msgspec.json.decode(msgspec.json.encode(root))
     for path in sorted((r.path for r in removals), key=_backwards, reverse=True):
         del at(copy, path[:-1])[path[-1]]

@@ -49,7 +49,7 @@ class Slices:
 @final
 @dataclass(init=False)
 class Worker:
-    """How a Pod learns its place among its slice's hosts, if nothing else tells it."""
+    """How a Pod learns its worker id and the host names of its slice, if nothing else sets them."""
 
     index: str  # field path of the host's index; empty if the Pods have none
     prefix: str  # of the hosts' names, before "-0"; may use $(ACCEL_JOB_NAME)
@@ -189,9 +189,9 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site, formed:
         found = _formed(request, found, formed, site)
     if not found.per_host_choices or found.slice is None:
         return found
-    said = devices.chips_per_host(request, found.resource, template.containers)
+    per_host = devices.chips_per_host(request, found.resource, template.containers)
     for choice in found.per_host_choices:
-        if said == choice or (said is None and template.hosts_hint == found.slice.chips // choice):
+        if per_host == choice or (per_host is None and template.hosts_hint == found.slice.chips // choice):
             return site.catalogue.resolve(request.type, request.topology or formed or None, chips_per_host=choice)
     return found
 
@@ -199,11 +199,11 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site, formed:
 def slice_topology(request: TypeRequest, template: PodTemplate, site: Site) -> str:
     """The topology of a slice that is formed for these Pods only, by annotation or by a placement; empty if there
     is none. The nodes have no label for it before the slice is formed, so we choose neither topology nor node pool."""
-    said = template.annotations.get(SLICE_TOPOLOGY)
-    for name in () if said else request.placements:
+    topology = template.annotations.get(SLICE_TOPOLOGY)
+    for name in () if topology else request.placements:
         placement = site.config.placements.get(name)
-        said = said or (placement.annotations.get(SLICE_TOPOLOGY) if placement is not None else None)
-    return said or ""
+        topology = topology or (placement.annotations.get(SLICE_TOPOLOGY) if placement is not None else None)
+    return topology or ""
 
 
 def _formed(request: TypeRequest, found: Accelerator, formed: str, site: Site) -> Accelerator:

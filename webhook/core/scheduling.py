@@ -16,7 +16,7 @@ from webhook.core.template import annotations_of, labels_of
 
 VOLCANO: Final = "volcano"
 DEFAULT: Final = "default-scheduler"
-"""What the API server fills in; it cannot be told from a user's own value, so it counts as unset.
+"""What the API server fills in; it cannot be distinguished from a user's own value, so it counts as unset.
 
 Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/core/v1/defaults.go (SetDefaults_PodSpec)
 """
@@ -39,7 +39,7 @@ Source: https://issues.apache.org/jira/browse/YUNIKORN-2504
 @final
 @dataclass(frozen=True)
 class Scheduling:
-    """Whose Pods they will be: schedulerName, where it is not the default, and the queue to write, with its key."""
+    """What is decided: schedulerName, unless it is the default; the queue to write, and its key."""
 
     name: str | None = None
     queue: str | None = None
@@ -96,13 +96,13 @@ def decide(
     kept = None if unset(present) else present
     refused = _refused(scheduler, kept, kueue)
     name = kept if refused or kept else scheduler
-    told = bool(refused) and request.scheduler is not None
-    warnings = [Warn(refused, {"name": kept, "wanted": scheduler})] if told else []
+    warned = bool(refused) and request.scheduler is not None
+    warnings = [Warn(refused, {"name": kept, "wanted": scheduler})] if warned else []
     key = site.queues.get(name or DEFAULT)
-    if refused:  # a queue of the scheduler that does not come is none of the one that stays
-        queue = None if told else request.queue
+    if refused:  # the queue was meant for the refused scheduler; the one that is kept has no such queue
+        queue = None if warned else request.queue
     if key is None or queue is None:
-        if request.queue is not None and not told:
+        if request.queue is not None and not warned:
             warnings.append(Warn("queue-unused", {"name": (name or DEFAULT)[:LONGEST_VALUE]}))
         queue, key = None, None
     if key is not None and key.label and not syntax.is_value(queue or "") and not stored:
@@ -111,7 +111,7 @@ def decide(
 
 
 def _refused(scheduler: str | None, kept: str | None, kueue: bool) -> str:
-    """The code of the warning why a scheduler is not set; empty if it may be.
+    """The code of the warning that says why a scheduler is not set; empty if it may be set.
 
     Kueue holds Pods back until it admits them, and a gang waits for Pods: each would wait for the other.
     """

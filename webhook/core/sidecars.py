@@ -1,7 +1,7 @@
-"""Containers that others add to the main one: never chosen by default. Data.
+"""Names of sidecars, which get no devices by default. Data.
 
-A webhook that inserts one as the first container, before or after ours is called, must not change which container gets
-the devices.
+Other webhooks add them, some as the first container, before or after ours is called. That must not change which
+container gets the devices.
 """
 
 from typing import Final

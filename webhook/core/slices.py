@@ -37,7 +37,7 @@ LONGEST_INDEX: Final = 6
 WORKER_ID: Final = "TPU_WORKER_ID"
 HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
 PLACE: Final = ((WORKER_ID, "CLOUD_TPU_TASK_ID"), (HOSTNAMES, "TPU_PROCESS_ADDRESSES"))
-"""The variables that tell a host its place in its slice, each with libtpu's alternative name."""
+"""The variables with a host's worker id and its slice's host names, each with libtpu's alternative name."""
 
 
 def unset(resolution: Resolution) -> tuple[str, ...]:
@@ -65,10 +65,10 @@ _OWN_INDEX: Final = field(JOB_OF_REPLICATED_JOB)
 
 def eligible(resolution: Resolution) -> bool:
     """Whether this template's Jobs can be slices of one job: by hardware, or by annotation."""
-    shape, said = resolution.accelerator.slice, resolution.request.multislice
-    if shape is None or not shape.multislice or said is False:
+    shape, multislice = resolution.accelerator.slice, resolution.request.multislice
+    if shape is None or not shape.multislice or multislice is False:
         return False
-    return said is True or resolution.multi_host
+    return multislice is True or resolution.multi_host
 
 
 NO_SLICES: Final = Slices("", "")
@@ -156,6 +156,6 @@ def _number(text: str | None) -> int | None:
 
 def with_worker(template: PodTemplate, resolution: Resolution, worker: Worker) -> Resolution:
     """The resolution with its worker, if we set it: the site says so, and no other controller does."""
-    if template.told_by in (LEADER_WORKER_SET, KUBERAY) or not resolution.full:
+    if template.worker_ids_by in (LEADER_WORKER_SET, KUBERAY) or not resolution.full:
         return resolution
     return resolution.with_slices_and_worker(resolution.slices, worker)

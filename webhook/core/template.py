@@ -21,13 +21,13 @@ Placed = tuple[str, int, Container]
 """A container, with its list and its index there."""
 
 FilledIn = tuple[str, int, str, str]
-"""An amount that nobody requested: list and index of its container, "limits" or "requests", resource."""
+"""An amount that LimitRanger filled in: list and index of its container, "limits" or "requests", resource."""
 
 GKE: Final = "GKE"
 LEADER_WORKER_SET: Final = "LeaderWorkerSet"
 KUBERAY: Final = "KubeRay's TPU webhook"
 NOBODY: Final = "nobody"
-"""What tells the hosts of a slice their places, unless the site config says that we do.
+"""What sets the worker ids of a slice's hosts, unless the site config leaves that to us.
 
 Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
@@ -45,7 +45,7 @@ class PodTemplate:
     name: str  # of the replicated job, task, worker group
     hosts_hint: int | None  # parallelism, size or numOfHosts, if the user set one above 1
     owned_scheduling: bool  # a controller owns schedulerName and queue
-    told_by: str  # what tells a slice's hosts their places, TPU_WORKER_ID and TPU_WORKER_HOSTNAMES
+    worker_ids_by: str  # what sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES of a slice's hosts
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PodTemplate:
         name: str = "",
         hosts_hint: int | None = None,
         owned_scheduling: bool = False,
-        told_by: str = GKE,
+        worker_ids_by: str = GKE,
     ) -> None:
         self.path = path
         self.view = view
@@ -64,7 +64,7 @@ class PodTemplate:
         self.name = name
         self.hosts_hint = hosts_hint
         self.owned_scheduling = owned_scheduling
-        self.told_by = told_by
+        self.worker_ids_by = worker_ids_by
         self.annotations = annotations_of(view.metadata)
         self.spec = view.spec or NO_SPEC
         self.containers = containers_of(view.spec)
@@ -72,7 +72,7 @@ class PodTemplate:
 
     @property
     def of_workload(self) -> bool:
-        """A Pod of a workload whose template was judged when the workload was created."""
+        """Whether it is a Pod of a workload, whose template was validated when the workload was created."""
         return self.owned_scheduling and not self.path
 
 

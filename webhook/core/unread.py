@@ -1,6 +1,6 @@
-"""Keys of ours where nobody reads them: on labels, in a spec, misspelt, null. A warning for each. Pure.
+"""Keys of ours that have no effect where they are: as a label, in a spec, misspelt, null. Pure.
 
-The walk through a whole object is only for those whose text has our name more often than injection read it.
+Each produces a warning. The whole object is searched only if it has more keys of ours than injection has read.
 """
 
 from collections.abc import Iterator
@@ -16,36 +16,36 @@ from webhook.core.schema.pod import Metadata, Resources
 
 SHORT: Final = "accel/"
 WHOLE_NODE: Final = PREFIX + "whole-node"
-"""A label that we write ourselves."""
+"""A label that injection writes."""
 
 _STEPS: Final = 4
 _PLACE: Final = 40
-"""The end of a place, as far as a warning repeats it: steps, and characters."""
+"""A warning shows only the end of a path: at most so many steps, and so many characters."""
 
 _OCCURRENCES: Final = 64
-"""Keys that are looked at before what is known is enough to say."""
+"""The search ends after so many keys."""
 
 
 def mentions(raw: bytes) -> int:
-    """How often a text in the object begins with our name, or its short form: managers' notes begin with "f:"."""
+    """How many strings in the object begin with our name, or its short form; in managedFields they begin with "f:"."""
     return raw.count(b'"accel.io') + raw.count(b'"accel/')
 
 
 def is_ours(key: str) -> bool:
-    """Whether a key is one of ours, or was meant to be: `accel.io.type`, `accel/type`, not `accel.io.example/type`."""
+    """Whether a key is one of ours, or was meant to be: `accel.io.type`, `accel/type`; not `accel.io.example/type`."""
     if not key.startswith((NAME, SHORT)) or key == WHOLE_NODE:
         return False
     return key.startswith((PREFIX, SHORT)) or "/" not in key
 
 
 def unread(value: Any, view: Any) -> list[Warn]:
-    """A warning for each key of ours in `value`, the object as plain JSON, that stands where its `view` reads none."""
-    read = frozenset(_read(view, ()))
+    """A warning for each key of ours in `value`, the object as plain JSON, where `view` does not read keys."""
+    read = frozenset(_read(view))
     found: dict[str, Warn] = {}
     occurrences = 0
-    for place, words in _keys(value):
+    for place, keys in _keys(value):
         path = _path(place)
-        for key, item in words:
+        for key, item in keys:
             if path in read and item is not None and key.startswith(PREFIX):
                 continue
             found.setdefault(key, _warning(path, key, item, is_read=path in read))
@@ -59,17 +59,19 @@ def _warning(path: Path, key: str, item: Any, *, is_read: bool) -> Warn:
     if is_read and item is not None:
         return Warn("unknown-key", {"key": key[:48], "nearest": annotations.nearest(key)})
     place = ".".join(map(str, path[-_STEPS:]))
-    why = "it is null" if item is None else "no label is read" if path[-1:] == ("labels",) else "nobody reads it there"
+    why = (
+        "it is null" if item is None else "labels are not read" if path[-1:] == ("labels",) else "it is not read there"
+    )
     return Warn("unread-key", {"key": key[:40], "place": place[-_PLACE:], "why": why})
 
 
 def has_any(value: Any) -> bool:
-    """Whether a key of ours stands anywhere in an object of a kind that we do not know."""
+    """Whether an object of an unknown kind has a key of ours anywhere."""
     return next(_keys(value), None) is not None
 
 
 def _keys(value: Any) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
-    """Each map that has keys of ours, with them. A place is (the place above, step), so that depth costs nothing."""
+    """Each map that has keys of ours, with them. A place is (parent's place, step): no long paths are copied."""
     stack: list[tuple[Any, Any]] = [(value, None)]
     while stack:
         node, place = stack.pop()
@@ -90,19 +92,26 @@ def _path(place: Any) -> Path:
     return tuple(reversed(steps))
 
 
-def _read(node: Any, path: Path) -> Iterator[Path]:
-    """The maps of a view in which our keys are read: annotations, and the amounts of containers."""
-    if isinstance(node, Metadata):
-        yield (*path, "annotations")
-    elif isinstance(node, Resources):
-        yield (*path, "limits")
-        yield (*path, "requests")
+def parts(node: Any, path: Path = ()) -> Iterator[tuple[Path, Metadata | Resources]]:
+    """All metadata and resources in a view, with their paths."""
+    if isinstance(node, Metadata | Resources):
+        yield path, node
     elif isinstance(node, msgspec.Struct):
         for field in node.__struct_fields__:
-            yield from _read(getattr(node, field), (*path, field))
+            yield from parts(getattr(node, field), (*path, field))
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            yield from _read(item, (*path, index))
+            yield from parts(item, (*path, index))
     elif isinstance(node, dict):
         for key, item in node.items():
-            yield from _read(item, (*path, key))
+            yield from parts(item, (*path, key))
+
+
+def _read(view: Any) -> Iterator[Path]:
+    """The maps of a view in which our keys are read."""
+    for path, part in parts(view):
+        if isinstance(part, Metadata):
+            yield (*path, "annotations")
+        else:
+            yield (*path, "limits")
+            yield (*path, "requests")

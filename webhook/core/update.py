@@ -81,7 +81,7 @@ def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
         return Injection()
     try:
         before, now = view(kind, old), view(kind, new)
-        changed = _said(kind, before) != _said(kind, now)
+        changed = _requests(kind, before) != _requests(kind, now)
         found = inject(kind, now, replace(context, created=False))
     except msgspec.ValidationError as error:
         return tolerated(Denied("unreadable", where="the object", value=error))
@@ -108,7 +108,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         base = view(kind, without(new, stale))
         injection = inject(kind, base, replace(context, created=False))
     except Denied as denied:
-        if _said(kind, view(kind, new)) != _said(kind, before) and _understood(kind, before, context):
+        if _requests(kind, view(kind, new)) != _requests(kind, before) and _understood(kind, before, context):
             raise
         return tolerated(denied)
     return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
@@ -126,15 +126,15 @@ def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, 
     if not paths or not any(edit.path in paths for edit in injection.edits):
         return injection
     sections = [Section(s.path, [e for e in s.edits if s.path + e.path not in paths]) for s in injection.sections]
-    said = _words(kind, base, (QUEUE,)) != _words(kind, before, (QUEUE,))
-    warnings = [Warn("old-kept", {"what": path[-1]}) for path in paths] if said else []
+    changed = _words(kind, base, (QUEUE,)) != _words(kind, before, (QUEUE,))
+    warnings = [Warn("old-kept", {"what": path[-1]}) for path in paths] if changed else []
     return replace(injection, sections=tuple(s for s in sections if s.edits), warnings=(*injection.warnings, *warnings))
 
 
 def _is_as_it_was(new: Any, old: Any) -> bool:
     """Whether neither the spec nor our keys have changed: only another annotation, a label, a status."""
-    said = [annotations.own(_plain_annotations(obj)) for obj in (new, old)]
-    return said[0] == said[1] and at(new, ("spec",)) == at(old, ("spec",))
+    before, now = annotations.own(_plain_annotations(old)), annotations.own(_plain_annotations(new))
+    return before == now and at(new, ("spec",)) == at(old, ("spec",))
 
 
 def _unscaled(obj: Any) -> Any:
@@ -143,8 +143,8 @@ def _unscaled(obj: Any) -> Any:
     return {**obj, "spec": {**spec, "replicas": None}} if isinstance(spec, dict) else obj
 
 
-def _said(kind: Kind[Any], obj: Any) -> list[Any]:
-    """All of our annotations around the templates, and their placeholders."""
+def _requests(kind: Kind[Any], obj: Any) -> list[Any]:
+    """What the user requests: all of our annotations around the templates, and their placeholders."""
     words: list[Any] = [annotations.own(annotations_of(obj.metadata))]
     for template in kind.templates(obj):
         words += [template.path, *_levels(template), annotations.placeholders(template.containers)]
@@ -219,8 +219,8 @@ def _switches(kind: Kind[Any], now: Any) -> list[tuple[Path, bool]]:
 def _left_alone(off: Sequence[tuple[Path, bool]], path: Path) -> bool:
     """Whether the template at `path` is to be left alone, or all of them if it is in none."""
     within = [switched for template, switched in off if path[: len(template)] == template]
-    said = within or [switched for _, switched in off]
-    return bool(said) and all(said)
+    switches = within or [switched for _, switched in off]
+    return bool(switches) and all(switches)
 
 
 def _hint(kind: Kind[Any], edit: Put | Append) -> bool:
@@ -249,13 +249,13 @@ def _levels(template: PodTemplate) -> list[dict[str, str]]:
 
 def _copies(kind: Kind[Any], now: Any, before: Any, told_apart: bool) -> Iterator[Put]:
     """Keys of the stored templates that injection may have copied there: from an outer level, from a placeholder
-    that the new template has again, or to keep a choice; or any, if the user's own can be told from them.
+    that the new template has again, or to keep a choice; or any key, if the user's own keys can be distinguished.
     """
     after = {template.path: template for template in kind.templates(now)}
     for template in kind.templates(before):
         *outer, near = _levels(template)
-        said = annotations.nearest_level(outer)
-        from_above = {key for key in COPIED if key in said and said[key][0] == near.get(key)}
+        inherited = annotations.nearest_level(outer)
+        from_above = {key for key in COPIED if key in inherited and inherited[key][0] == near.get(key)}
         copies = from_above | set(COPIED if told_apart else ())
         again = after.get(template.path)
         if again is not None and annotations.placeholders(again.containers):

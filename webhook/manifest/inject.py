@@ -183,7 +183,7 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Cha
     obj = view(subject.workload, raw)
     setting = Context(namespace_of(subject.value) or namespace, site, offline=True)
     injection = inject(subject.workload, obj, setting)
-    if not injection.skipped and unread.mentions(raw) != injection.words:
+    if not injection.skipped and unread.mentions(raw) != injection.mentions:
         injection = replace(injection, warnings=(*injection.warnings, *unread.unread(subject.value, obj)))
     patch = review.encode_patch(render(obj, injection.sections), PATCH)
     if patch is None:
@@ -200,7 +200,7 @@ def namespace_of(value: Any) -> str:
 
 
 def _unknown(value: Any) -> tuple[Warn, ...]:
-    """A warning if one of our keys stands anywhere in it, except in what names us to a cluster."""
+    """A warning if it has one of our keys anywhere, except in kinds that select objects by them or describe them."""
     if not isinstance(value, dict) or _group_of(value) in CLUSTERS_OWN or value.get("kind") == "Namespace":
         return ()
     return (Warn("unknown-kind", {"kind": str(value.get("kind"))[:48]}),) if unread.has_any(value) else ()

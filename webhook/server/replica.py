@@ -275,10 +275,10 @@ def settle() -> None:
 
 def self_signed(now: datetime) -> tuple[Pem, bytes]:
     """A certificate for this machine, created in memory, and the CA that a client must trust."""
-    from certs import authority
+    from certs import pki
 
-    ca = authority.new_ca(now)
-    leaf = authority.issue(ca, ("localhost", "127.0.0.1", "::1"), now, timedelta(days=365))
+    ca = pki.new_ca(now)
+    leaf = pki.issue(ca, ("localhost", "127.0.0.1", "::1"), now, timedelta(days=365))
     return Pem(leaf.certificate, leaf.key), ca.certificate
 
 

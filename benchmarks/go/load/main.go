@@ -1,8 +1,8 @@
-// Load sends one HTTP/1.1 request over and over, checks every answer, and says how long each took.
+// Load sends one HTTP/1.1 request repeatedly, checks every response, and reports latencies.
 //
-// It is written to cost less than any server that it measures: the request is made once, and each connection is
-// one goroutine that writes it, reads the answer and compares. A line "measuring" on standard output marks the end
-// of the warm-up; the last line is the result as JSON. It must not be used on anything but loopback.
+// It is written to cost less than any server that it measures: the request is built once, and each connection is
+// one goroutine that writes it, reads the response and compares. A line "measuring" on standard output marks the end
+// of the warm-up; the last line is the result as JSON. Use it only on loopback.
 package main
 
 import (
@@ -19,14 +19,14 @@ import (
 )
 
 type result struct {
-	Calls    int            `json:"calls"`   // answered well while measuring
-	Seconds  float64        `json:"seconds"` // how long that was
+	Calls    int            `json:"calls"`   // with a good response, while measuring
+	Seconds  float64        `json:"seconds"` // duration of the measurement
 	P50      float64        `json:"p50_us"`
 	P90      float64        `json:"p90_us"`
 	P99      float64        `json:"p99_us"`
 	Max      float64        `json:"max_us"`
 	CPU      float64        `json:"client_cpu_seconds"`
-	Idle     float64        `json:"client_idle_seconds"` // of that, looking for answers that were not there yet
+	Idle     float64        `json:"client_idle_seconds"` // of that, polling without a response
 	Failures map[string]int `json:"failures"`            // of the whole run, by reason
 }
 
@@ -34,7 +34,7 @@ func main() {
 	o := &options{}
 	target := flag.String("url", "", "https URL on loopback")
 	body := flag.String("body", "", "file with the request's body")
-	authority := flag.String("ca", "", "PEM file that the server's certificate is verified with")
+	ca := flag.String("ca", "", "PEM file that the server's certificate is verified with")
 	certificate := flag.String("cert", "", "PEM file: the client's certificate")
 	key := flag.String("key", "", "PEM file: its key")
 	name := flag.String("name", "localhost", "the server's name in its certificate")
@@ -58,14 +58,14 @@ func main() {
 	payload, err := os.ReadFile(*body)
 	check(err)
 	o.request = newRequest(parsed, payload)
-	o.tls, err = trust(*authority, *certificate, *key, *name)
+	o.tls, err = trust(*ca, *certificate, *key, *name)
 	check(err)
 
 	r := run(o, *connections, *warmup, *duration, *calls)
 	check(json.NewEncoder(os.Stdout).Encode(r))
 }
 
-// run lets all connections work until the time or the number of calls is over.
+// run lets all connections work until the time is over or the number of calls is reached.
 func run(o *options, connections int, warmup, duration time.Duration, calls int64) result {
 	o.start = time.Now().Add(warmup)
 	o.end = o.start.Add(duration)
@@ -106,7 +106,7 @@ func sum(workers []*worker, took time.Duration) result {
 	}
 }
 
-// at is the quantile of sorted times, in microseconds.
+// at returns a quantile of sorted times, in microseconds.
 func at(sorted []time.Duration, quantile float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -115,19 +115,19 @@ func at(sorted []time.Duration, quantile float64) float64 {
 	return float64(sorted[index].Nanoseconds()) / 1000
 }
 
-// cpu is the processor time that this process has used, in seconds.
+// cpu returns the CPU time that this process has used, in seconds.
 func cpu() float64 {
 	var usage syscall.Rusage
 	check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
-func trust(authority, certificate, key, name string) (*tls.Config, error) {
-	pool, err := pool(authority)
+func trust(ca, certificate, key, name string) (*tls.Config, error) {
+	pool, err := pool(ca)
 	if err != nil {
 		return nil, err
 	}
-	// Without a session cache every handshake is a full one, as an API server's is.
+	// Without a session cache every handshake is a full one, like those of an API server.
 	config := &tls.Config{RootCAs: pool, ServerName: name, NextProtos: []string{"http/1.1"}}
 	if certificate == "" {
 		return config, nil

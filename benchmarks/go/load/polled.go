@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// polled is a connection whose reader looks again and again, where others sleep until there is something.
+// polled is a connection that is busy-polled instead of waiting for readiness.
 //
-// On a virtual machine the processor of a sleeping reader halts, and to wake it is an interrupt that the sender's own
-// processor pays for: on the machine of the README some 20 microseconds for each answer, of whichever server. An API
-// server on another node is not woken at its webhook's cost, so neither is this one, where it has a core to itself.
+// On a virtual machine the CPU of a sleeping reader halts, and the interrupt that wakes it costs the sender CPU time: on
+// the machine of the README about 20 microseconds per response, for any server. In a cluster the API server is on
+// another node and this cost does not exist, so it is avoided here if the load generator has a core to itself.
 type polled struct {
 	net.Conn
 	raw      syscall.RawConn
 	deadline time.Time
-	idle     *atomic.Int64 // nanoseconds that went into looks that found nothing
+	idle     *atomic.Int64 // nanoseconds of polls without data
 }
 
 func newPolled(plain net.Conn, idle *atomic.Int64) (*polled, error) {
@@ -35,7 +35,7 @@ func (p *polled) SetDeadline(t time.Time) error {
 func (p *polled) Read(into []byte) (int, error) {
 	for {
 		began := time.Now()
-		size, err := p.look(into)
+		size, err := p.poll(into)
 		if err != syscall.EAGAIN && err != syscall.EINTR {
 			if size == 0 && err == nil {
 				err = io.EOF
@@ -46,15 +46,15 @@ func (p *polled) Read(into []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		}
 		p.idle.Add(int64(time.Since(began)))
-		runtime.Gosched() // the other connections' turn
+		runtime.Gosched() // let the other connections run
 	}
 }
 
-// look reads what is there now.
-func (p *polled) look(into []byte) (size int, err error) {
+// poll reads what is available now.
+func (p *polled) poll(into []byte) (size int, err error) {
 	outer := p.raw.Read(func(file uintptr) bool {
 		size, err = syscall.Read(int(file), into)
-		return true // whatever came of it: do not wait
+		return true // do not wait, whatever the result
 	})
 	if outer != nil {
 		return 0, outer

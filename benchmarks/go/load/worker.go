@@ -26,10 +26,10 @@ type options struct {
 	contains   string
 	start, end time.Time
 	left       atomic.Int64
-	idle       atomic.Int64 // nanoseconds of looking for answers that were not there yet, when polling
+	idle       atomic.Int64 // nanoseconds of polls without data
 }
 
-// request is the bytes of one request, and where its review's uid stands (0: nowhere).
+// request is the bytes of one request, and the index of its review's uid (0: none).
 type request struct {
 	bytes []byte
 	uid   int
@@ -47,7 +47,7 @@ func newRequest(target *url.URL, body []byte) request {
 	return request{append([]byte(head), body...), uid}
 }
 
-// worker is one connection. Its uids differ from request to request, so that no server can answer from memory.
+// worker is one connection. Every request has another uid, so that no server can cache responses.
 type worker struct {
 	options  *options
 	request  []byte
@@ -94,7 +94,7 @@ func (w *worker) work() {
 	w.hangUp()
 }
 
-// call sends one request; the reason why its answer is not good, or "".
+// call sends one request. It returns why the response is not good, or "".
 func (w *worker) call() string {
 	if w.uid != nil {
 		w.sent++

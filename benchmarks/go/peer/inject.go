@@ -24,7 +24,7 @@ var shapes = map[string]shape{
 	"tpu-v4-16": {"tpu-v4-16", "tpu-v4-podslice", "2x2x2", 4, 2},
 }
 
-// inject gives the Pod's first container one host's chips, and the Pod a place where they are.
+// inject gives the Pod's first container one host's chips, and the Pod their node selector and toleration.
 func inject(pod *corev1.Pod, s shape) {
 	pod.Annotations["accel.io/injected"] = s.name
 	container := &pod.Spec.Containers[0]
@@ -50,7 +50,7 @@ func inject(pod *corev1.Pod, s shape) {
 	}
 }
 
-// multislice tells the slices of a JobSet about each other, where all its Jobs are of one replicated job.
+// multislice returns the variables that a JobSet's slices need to find each other, if it has only one replicated job.
 func multislice(pod *corev1.Pod, container *corev1.Container) {
 	replicas := pod.Annotations[jobset+"replicatedjob-replicas"]
 	if replicas == "" || replicas == "1" || replicas != pod.Annotations[jobset+"global-replicas"] {

@@ -1,6 +1,6 @@
-// A webhook as most are written in Go: controller-runtime's server, the typed Pod, marshal, diff.
+// A typical webhook in Go: controller-runtime's server, the typed Pod, marshal, diff.
 //
-// It does what accel-injector does for the recorded TPU Pods, and no more. It is here to be measured against.
+// It does what accel-injector does for the recorded TPU Pods, and no more. It exists only for comparison.
 package main
 
 import (

@@ -35,8 +35,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{/*
-The metadata that every object has. Call it with a dict: root, name (default: the full name), cluster (true where the
-kind has no namespace), annotations (the object's own, in addition to the value `annotations`).
+The metadata that every object has. Arguments: root, name (default: the full name), cluster (true if the kind has no
+namespace), annotations (the object's own, in addition to the value `annotations`).
 */}}
 {{- define "accel-injector.metadata" -}}
 metadata:
@@ -103,14 +103,14 @@ eks
 {{- toYaml (merge (dict "platform" (include "accel-injector.platform" .)) (omit .Values.config "platform")) -}}
 {{- end -}}
 
-{{/* Resources whose presence alone applies a profile, as JSON: `detect`, and those of the legacy format. */}}
+{{/* Resources whose presence in limits applies a profile, as JSON: `detect`, and those of the legacy format. */}}
 {{- define "accel-injector.detected" -}}
 {{- concat (.Values.config.detect | default list) (keys (.Values.config.accelerators | default dict)) | uniq | sortAlpha | toJson -}}
 {{- end -}}
 
 {{/*
-One webhook. Call it with a dict: root, name, failurePolicy, operation, rules, and conditions (name: CEL, in which a
-line break is a space).
+One webhook. Arguments: root, name, failurePolicy, operation, rules, and conditions (name: CEL, whose line breaks
+become spaces).
 */}}
 {{- define "accel-injector.entry" -}}
 {{- $values := .root.Values -}}
@@ -128,7 +128,7 @@ line break is a space).
   sideEffects: None
   failurePolicy: {{ .failurePolicy }}
   timeoutSeconds: {{ $values.webhook.timeoutSeconds }}
-  # Another webhook may add a container after us; the second call is for that one.
+  # Another webhook may add a container after the first call.
   reinvocationPolicy: IfNeeded
   matchPolicy: Equivalent
   namespaceSelector:
@@ -155,7 +155,7 @@ line break is a space).
     {{- end }}
 {{- end -}}
 
-{{/* "true" where a monitoring object is wanted. Call it with a dict: root, enabled (auto, true or false), kind. */}}
+{{/* "true" if a monitoring object is to be created. Arguments: root, enabled (auto, true or false), kind. */}}
 {{- define "accel-injector.monitored" -}}
 {{- if kindIs "bool" .enabled -}}
 {{- .enabled | ternary "true" "" -}}

@@ -45,7 +45,7 @@ class Accelerator:
     family: str  # "tpu", "nvidia", "amd", "intel", "gaudi", "neuron"
     resource: str  # "google.com/tpu"
     count: int | None  # devices of one Pod, if the type fixes it (TPU, AWS instance); None: the user decides
-    most: int | None  # maximum number of devices in one node; None: unknown
+    max_per_node: int | None  # maximum number of devices in one node; None: unknown
     _: KW_ONLY
     hosts: int = 1  # Pods that the type needs (a legacy TPU Node slice: 1, whatever its slice has)
     selector: Selector = ()  # label, values (one: nodeSelector; several: affinity In)

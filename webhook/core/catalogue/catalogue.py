@@ -251,7 +251,7 @@ class Catalogue:
             family=entry.family,
             resource=entry.resource,
             count=None,
-            most=None,
+            max_per_node=None,
             tolerations=self._tolerations(entry),
         )
 
@@ -262,7 +262,7 @@ class Catalogue:
             family=devices.family,
             resource=devices.resource,
             count=None,
-            most=entry.most.get(self.platform),
+            max_per_node=entry.most.get(self.platform),
             selector=self._selector(self._labels(entry, self._gfd.of(entry.name)[1])),
             tolerations=self._tolerations(devices, entry),
             pinned=self.platform == "none" or self.platform in entry.select,
@@ -291,7 +291,7 @@ class Catalogue:
             family=devices.family,
             resource=devices.resource,
             count=entry.count,
-            most=entry.count,
+            max_per_node=entry.count,
             selector=self._selector({INSTANCE_LABEL: entry.instance_type}) if self._has_label(entry) else (),
             tolerations=self._tolerations(devices),
             extras=tuple(entry.extras.items()),
@@ -325,14 +325,16 @@ class Catalogue:
             return whole
         key = devices.mig.labels.get(self.platform)
         if key:
-            return replace(whole, name=name, selector=(*whole.selector, (key, (profile,))), most=None)
+            return replace(whole, name=name, selector=(*whole.selector, (key, (profile,))), max_per_node=None)
         resource = devices.mig.resource + profile
         if self.platform != "gfd":
-            return replace(whole, name=name, resource=resource, most=None)
+            return replace(whole, name=name, resource=resource, max_per_node=None)
         if self._gfd.of(whole.name)[0] == "single":
-            return replace(whole, name=name, selector=self._single(whole, devices, profile), most=None, form=SINGLE)
+            return replace(
+                whole, name=name, selector=self._single(whole, devices, profile), max_per_node=None, form=SINGLE
+            )
         # Whole GPUs of the same nodes may be shared beside the parts, or the parts alone.
-        return replace(whole, name=name, resource=resource, selector=_either(whole.selector), most=None)
+        return replace(whole, name=name, resource=resource, selector=_either(whole.selector), max_per_node=None)
 
     def _single(self, whole: Accelerator, devices: Devices, profile: str) -> Selector:
         """The labels of nodes that are cut into this profile: of one model, or of any that is so divided."""
@@ -390,7 +392,7 @@ class Catalogue:
             family="tpu",
             resource=TPU_RESOURCE,
             count=per_host,
-            most=per_host,
+            max_per_node=per_host,
             hosts=figures.hosts,
             selector=() if self.platform == "none" else _labels(rules, figures),
             tolerations=rules.tolerations,
@@ -406,7 +408,7 @@ class Catalogue:
             family="tpu",
             resource=rules.legacy_resource,
             count=cores,
-            most=cores,
+            max_per_node=cores,
             annotations=((LEGACY_ANNOTATION, self._legacy_version),) if self._legacy_version else (),
             slice=figures,
         )

@@ -1,4 +1,4 @@
-"""Which hardware family a resource name, or an annotation, requests. Pure."""
+"""Which hardware family a resource, or an annotation, requests. Pure."""
 
 from collections.abc import Iterable
 from typing import Final, final
@@ -11,11 +11,11 @@ TPU_RESOURCE: Final = "google.com/tpu"
 
 @final
 class Families:
-    """Every name by which the catalogue's hardware can be requested, with its family."""
+    """The resources and annotations that request the catalogue's hardware, with their families."""
 
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
         self._resources: dict[str, str] = {TPU_RESOURCE: TPU}
-        self._prefixes: dict[str, list[tuple[str, str]]] = {}  # by domain, since few share one
+        self._prefixes: dict[str, list[tuple[str, str]]] = {}  # by domain: few prefixes share one
         self.annotations: dict[str, str] = {}
         for entry in entries:
             if isinstance(entry, Tpu):

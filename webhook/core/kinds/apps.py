@@ -47,7 +47,7 @@ class Checked(Kind[App]):
         if app.spec is not None and app.spec.template is not None:
             template = app.spec.template
             levels = (inject_key_only(app.metadata), template.metadata or NO_METADATA)
-            yield PodTemplate(("spec", "template"), template, levels, told_by=NOBODY)
+            yield PodTemplate(("spec", "template"), template, levels, worker_ids_by=NOBODY)
 
     def resolve_group(self, _app: App, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""

@@ -124,7 +124,7 @@ class Kind(Generic[V]):
         return None
 
     def judged_before(self, _obj: V) -> bool:
-        """Whether the object's owner was judged when it was created: then a denial becomes a warning."""
+        """Whether the object's owner was validated when it was created: then a denial becomes a warning."""
         return False
 
     def resolve_group(self, _obj: V, targets: Targets, _context: Context) -> Targets:
@@ -136,7 +136,7 @@ class Kind(Generic[V]):
         return ()
 
     def slices(self, _obj: V, _target: Target) -> int | None:
-        """How many slices, or groups of one, a template makes; None if the kind does not tell."""
+        """How many slices, or groups of one, a template makes; None if the kind does not define it."""
         return None
 
     def stripped(self, obj: V) -> V:
@@ -153,15 +153,15 @@ class Kind(Generic[V]):
 
 def inject_key_only(metadata: Metadata | None) -> Metadata:
     """An object's metadata for a template that its keys do not apply to, except for `accel.io/inject`."""
-    said = annotations_of(metadata).get(INJECT)
-    return Metadata(annotations=None if said is None else {INJECT: said}, labels=labels_of(metadata))
+    inject = annotations_of(metadata).get(INJECT)
+    return Metadata(annotations=None if inject is None else {INJECT: inject}, labels=labels_of(metadata))
 
 
 def check_reach(metadata: Metadata | None, template: Path | None) -> None:
     """Denies a key that applies to no template, and suggests `template`; for objects without workers."""
-    said = annotations_of(metadata)
+    own = annotations_of(metadata)
     for key in COPIED:
-        if template is not None and key in said and said.get(INJECT) != "false":
+        if template is not None and key in own and own.get(INJECT) != "false":
             path = ".".join(str(step)[:LONGEST_VALUE] for step in (*template, "metadata", "annotations"))
             raise Denied("annotation-too-high", where=f"metadata.annotations {key}", path=path)
 
@@ -176,15 +176,15 @@ def unindexed(targets: Targets) -> Targets:
 
 
 def worker_ids(targets: Targets) -> Iterator[Warn]:
-    """Warns about hosts of a slice that learn their place neither from a controller, nor from us or the user."""
-    untold: dict[tuple[str, str], None] = {}
+    """Warns about hosts of a slice whose worker id is set neither by a controller, nor by us or the user."""
+    missing: dict[tuple[str, str], None] = {}
     for target in targets:
         resolution = target.resolution
         if resolution.worker is not None and resolution.worker.index:
             yield from divided_ids(target)
         elif resolution.multi_host and (unset := slices.unset(resolution)):
-            untold[" and ".join(unset), resolution.accelerator.name] = None
-    for variables, name in untold:
+            missing[" and ".join(unset), resolution.accelerator.name] = None
+    for variables, name in missing:
         yield Warn("no-worker-ids", {"variables": variables, "type": name})
 
 
@@ -199,7 +199,7 @@ def host_names(metadata: Metadata | None, *ends: object) -> Iterator[Warn]:
     whole = "-".join([name, *map(str, ends)])
     shown = quoted((named.name or named.generateName or "")[:24])
     if len(whole) > LONGEST_HOST_NAME:
-        yield Warn("long-host-name", {"name": shown, "length": len(whole), "most": LONGEST_HOST_NAME})
+        yield Warn("long-host-name", {"name": shown, "length": len(whole), "limit": LONGEST_HOST_NAME})
     if "." in whole:
         yield Warn("dotted-host-name", {"name": shown})
 

@@ -92,7 +92,7 @@ class TrainingOperatorJob(Kind[TrainingJob]):
                 continue
             outer = (job.metadata or NO_METADATA) if _trains(job, name) else inject_key_only(job.metadata)
             levels = (outer, role.template.metadata or NO_METADATA)
-            yield PodTemplate(("spec", field, name, "template"), role.template, levels, name=name, told_by=NOBODY)
+            yield PodTemplate(("spec", field, name, "template"), role.template, levels, name=name, worker_ids_by=NOBODY)
 
     def resolve_group(self, job: TrainingJob, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""

@@ -53,9 +53,9 @@ def _leader_asks(lws: schema.LeaderWorkerSet) -> bool:
     if template is None:
         return True
     levels = [annotations.own(annotations_of(m)) for m in (lws.metadata, template.metadata)]
-    said, _ = annotations.nearest_level(levels).get(annotations.TYPE, (annotations.NONE, 0))
+    type_name, _ = annotations.nearest_level(levels).get(annotations.TYPE, (annotations.NONE, 0))
     held = annotations.placeholders(containers_of(template.spec))
-    return bool(held) or said.strip().lower() != annotations.NONE or _asks_by_hand(template)
+    return bool(held) or type_name.strip().lower() != annotations.NONE or _asks_by_hand(template)
 
 
 def _asks_by_hand(template: Template) -> bool:
@@ -212,7 +212,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
                     levels=(lws.metadata or NO_METADATA, template.metadata or NO_METADATA),
                     name=role,
                     hosts_hint=_hosts_hint(lws),
-                    told_by=LEADER_WORKER_SET,
+                    worker_ids_by=LEADER_WORKER_SET,
                 )
 
     def object_edits(self, lws: schema.LeaderWorkerSet, targets: Targets, context: Context) -> Findings:

@@ -33,7 +33,7 @@ def _owned_scheduling(metadata: Metadata) -> bool:
     return (owner.apiVersion, owner.kind) in _SCHEDULING_OWNERS
 
 
-def _told_by(metadata: Metadata) -> str:
+def _worker_ids_by(metadata: Metadata) -> str:
     labels, owner = labels_of(metadata), controller_of(metadata)
     if labels.leader_worker_set:
         return LEADER_WORKER_SET
@@ -71,7 +71,7 @@ class Pod(Kind[Template]):
             view=pod,
             levels=(metadata,),
             owned_scheduling=_owned_scheduling(metadata),
-            told_by=_told_by(metadata),
+            worker_ids_by=_worker_ids_by(metadata),
         )
         return [template]
 

@@ -36,6 +36,6 @@ def _wanted(targets: Targets) -> Iterator[tuple[str, Any]]:
 
 
 def _is_part(metadata: Metadata | None) -> bool:
-    """Whether the object is a part of another's workload; each Job of a CronJob is one by itself."""
+    """Whether the object is a part of its controller's workload; each Job of a CronJob is a workload by itself."""
     owner = controller_of(metadata)
     return owner is not None and owner.kind != "CronJob"

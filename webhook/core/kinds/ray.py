@@ -69,7 +69,7 @@ class Ray(Kind[V]):
         head = (cluster.headGroupSpec or NO_HEAD).template
         if head is not None:
             levels = (inject_key_only(ray.metadata), head.metadata or NO_METADATA)
-            yield PodTemplate((*path, HEAD, "template"), head, levels, name=HEAD, told_by=KUBERAY)
+            yield PodTemplate((*path, HEAD, "template"), head, levels, name=HEAD, worker_ids_by=KUBERAY)
         for index, group in groups_of(cluster):
             if group.template is not None:
                 yield PodTemplate(
@@ -78,7 +78,7 @@ class Ray(Kind[V]):
                     levels=(ray.metadata or NO_METADATA, group.template.metadata or NO_METADATA),
                     name=f"worker group {quoted(group.groupName or index)}",
                     hosts_hint=group.numOfHosts if group.numOfHosts and group.numOfHosts > 1 else None,
-                    told_by=KUBERAY,
+                    worker_ids_by=KUBERAY,
                 )
 
     def object_edits(self, ray: V, targets: Targets, _context: Context) -> Findings:

@@ -69,7 +69,7 @@ def _detected(job: schema.VolcanoJob, context: Context) -> bool:
     return any(
         _is_tpu(resource)
         for template in VOLCANOJOB.templates(job)
-        if not any(INJECT in said or TYPE in said for said in map(annotations_of, template.levels))
+        if not any(INJECT in level or TYPE in level for level in map(annotations_of, template.levels))
         for resource in resources(template.spec, context.site)
     )
 
@@ -96,20 +96,20 @@ def _gang_off(job: schema.VolcanoJob, scheduler: str, asked: bool) -> Findings:
     yield Put(("spec", "minAvailable"), 0)
     if spec.minSuccess is None and replicas > 0:
         yield Put(("spec", "minSuccess"), replicas)
-    yield from _scheduler(job, scheduler, told=asked)
+    yield from _scheduler(job, scheduler, warn=asked)
     if not asked and not _ours(spec.schedulerName, scheduler):
         yield Warn("tpu-scheduler-kept", {"name": spec.schedulerName})
     yield Warn("gang-off")
 
 
-def _scheduler(job: schema.VolcanoJob, wanted: str, told: bool) -> Iterator[Edit | Warn]:
+def _scheduler(job: schema.VolcanoJob, wanted: str, warn: bool) -> Iterator[Edit | Warn]:
     """The Job's schedulerName, unless Kueue or the user chose."""
     present = (job.spec or NO_JOB).schedulerName
     if wanted != scheduling.DEFAULT and scheduling.kueue_managed([labels_of(job.metadata)]):
         yield Warn("scheduler-kueue", {"wanted": wanted})
     elif _ours(present, wanted):
         yield Put(("spec", "schedulerName"), wanted)
-    elif told:
+    elif warn:
         yield Warn("scheduler-kept", {"name": present, "wanted": wanted})
 
 
@@ -162,7 +162,7 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
                     levels=(job.metadata or NO_METADATA, task.template.metadata or NO_METADATA),
                     name=f"task {quoted(task.name or index)}",
                     owned_scheduling=True,
-                    told_by=NOBODY,
+                    worker_ids_by=NOBODY,
                 )
 
     def object_edits(self, job: schema.VolcanoJob, targets: Targets, context: Context) -> Findings:
@@ -174,7 +174,7 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
         if tpu and wish.scheduler != scheduling.VOLCANO:
             yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)
         elif wish.scheduler is not None:
-            yield from _scheduler(job, wish.scheduler, told=asked)
+            yield from _scheduler(job, wish.scheduler, warn=asked)
         if wish.queue is not None and wish.scheduler not in (None, scheduling.VOLCANO, scheduling.DEFAULT):
             yield from _foreign_queue(wish, targets, context)
         elif wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):

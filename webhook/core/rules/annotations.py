@@ -15,11 +15,11 @@ def provenance(template: PodTemplate, resolution: Resolution) -> Found:
     In mode host no resource shows which containers were chosen, and another webhook may still put one before them.
     """
     have, asked = template.annotations, resolution.request
-    said = [(key, value) for key, value in asked.outer if have.get(key) is None]
+    added = [(key, value) for key, value in asked.outer if have.get(key) is None]
     if asked.mode == "host" and not asked.containers:
-        said.append((annotations.CONTAINER, ",".join([h.container.name or "" for h in resolution.device_containers])))
-    said.append((annotations.INJECTED, resolution.accelerator.name))
-    return [Put(("metadata", "annotations", key), value) for key, value in said]
+        added.append((annotations.CONTAINER, ",".join([h.container.name or "" for h in resolution.device_containers])))
+    added.append((annotations.INJECTED, resolution.accelerator.name))
+    return [Put(("metadata", "annotations", key), value) for key, value in added]
 
 
 def accelerator_annotations(template: PodTemplate, resolution: Resolution) -> Found:

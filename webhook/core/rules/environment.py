@@ -188,24 +188,24 @@ def _why(template: PodTemplate, resolution: Resolution) -> str:
     elif resolution.slices is not None:
         reasons.append("several slices form one job")
     if resolution.full:
-        reasons.append(FULL if _told(resolution) else _place(template, resolution, FULL))
+        reasons.append(FULL if _set_by_us(resolution) else _place(template, resolution, FULL))
     return "; ".join(reasons)
 
 
-def _told(resolution: Resolution) -> bool:
-    """Whether we tell a host its place: nothing else does, and it has an index, or is the only one."""
+def _set_by_us(resolution: Resolution) -> bool:
+    """Whether we set a host's worker id: nothing else does, and it has an index, or is the only host."""
     worker = resolution.worker
     return worker is not None and bool(worker.index or not resolution.multi_host)
 
 
 def _place(template: PodTemplate, resolution: Resolution, others: str) -> str:
-    """What tells a host its place, and which `others` set the rest."""
+    """What sets the worker ids, and which `others` set the rest."""
     unset = " and ".join(slices.unset(resolution))
     if not unset:
         return f"TPU_WORKER_*: already set in the container; other TPU_*: {others}"
-    if template.told_by == NOBODY:
+    if template.worker_ids_by == NOBODY:
         return f"{unset}: set by nothing, so the Pods must do it; other TPU_*: {others}"
-    return f"TPU_WORKER_*: set by {template.told_by}; other TPU_*: {others}"
+    return f"TPU_WORKER_*: set by {template.worker_ids_by}; other TPU_*: {others}"
 
 
 def _why_not(template: PodTemplate, resolution: Resolution) -> str:
@@ -228,7 +228,7 @@ def _no_slices(template: PodTemplate, resolution: Resolution) -> str:
         return "MEGASCALE_*: accel.io/multislice: false"
     if hardware.slice is not None and not hardware.slice.multislice:
         return f"MEGASCALE_*: the generation of {hardware.name} has no multislice"
-    if template.told_by != GKE:
+    if template.worker_ids_by != GKE:
         return "MEGASCALE_*: only a JobSet counts slices"
     if hardware.hosts == 1:
         return "MEGASCALE_*: single-host slices are not multislice, unless accel.io/multislice says so"
@@ -237,7 +237,7 @@ def _no_slices(template: PodTemplate, resolution: Resolution) -> str:
 
 def _no_place(template: PodTemplate, resolution: Resolution) -> str:
     """Why no TPU_* variable: what sets them, if the site config leaves them to others."""
-    if template.told_by == GKE or not resolution.multi_host:
+    if template.worker_ids_by == GKE or not resolution.multi_host:
         return f"TPU_*: {OTHERS}"
     return _place(template, resolution, OTHERS)
 

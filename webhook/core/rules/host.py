@@ -100,7 +100,7 @@ def _check_number(resolution: Resolution) -> None:
     """Each device is a file that is listed, and the user chooses how many: so there is a maximum, for any type."""
     hardware, total = resolution.accelerator, sum(h.devices for h in resolution.device_containers)
     if total > MAX_DEVICES:
-        facts = {"resource": hardware.resource, "type": hardware.name, "most": MAX_DEVICES}
+        facts = {"resource": hardware.resource, "type": hardware.name, "limit": MAX_DEVICES}
         raise Denied("too-many-devices", where=COUNT, value=total, **facts)
 
 

@@ -44,13 +44,13 @@ def _site_shm(resolution: Resolution) -> str:
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:
-    said = resolution.request.shm
-    return f"accel.io/shm: {said}" if said else f"site config sharedMemory: {resolution.site.config.shared_memory}"
+    shm = resolution.request.shm
+    return f"accel.io/shm: {shm}" if shm else f"site config sharedMemory: {resolution.site.config.shared_memory}"
 
 
 def _why_not(_template: PodTemplate, resolution: Resolution) -> str:
-    said = resolution.request.shm
-    return f"something is already mounted there (accel.io/shm: {said})" if said not in (None, "false") else ""
+    shm = resolution.request.shm
+    return f"something is already mounted there (accel.io/shm: {shm})" if shm not in (None, "false") else ""
 
 
 SHARED_MEMORY: Final = Rule(SHM, shared_memory, _why, _why_not)

@@ -98,8 +98,8 @@ def check_affinity(template: PodTemplate, source: str, wanted: Mapping[str, tupl
             first = (against, wanted[against.key or ""])
     if first is not None:
         expression, values = first
-        said = f"{expression.operator} {', '.join((expression.values or ())[:8])}"
-        raise _conflict(f"nodeAffinity {expression.key}", said.strip(), source, values)
+        required = f"{expression.operator} {', '.join((expression.values or ())[:8])}"
+        raise _conflict(f"nodeAffinity {expression.key}", required.strip(), source, values)
 
 
 def _excludes(expression: Expression, values: tuple[str, ...]) -> bool:

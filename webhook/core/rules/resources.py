@@ -61,8 +61,8 @@ def _nobodys(template: PodTemplate, resolution: Resolution) -> list[Edit | Warn]
 def _without_effect(resolution: Resolution) -> Iterator[Warn]:
     """Keys about devices that have no effect without devices."""
     request = resolution.request
-    said = {CONTAINER: request.containers, SHM: request.shm, MULTISLICE: request.multislice}
-    for key, value in said.items():
+    requested = {CONTAINER: request.containers, SHM: request.shm, MULTISLICE: request.multislice}
+    for key, value in requested.items():
         if value:
             yield Warn("count-zero-unused", {"key": key})
 
@@ -123,7 +123,7 @@ def _has_node(resolution: Resolution) -> bool:
     if hardware.slice is not None:
         return True
     together = sum(h.devices for h in resolution.device_containers if h.list_name == "containers")
-    return together == (hardware.most if hardware.count is None else hardware.count)
+    return together == (hardware.max_per_node if hardware.count is None else hardware.count)
 
 
 def _is_privileged(container: Container) -> bool:

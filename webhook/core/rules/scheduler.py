@@ -51,11 +51,11 @@ def _whole(template: PodTemplate, resolution: Resolution) -> int:
 
 
 def _why(_template: PodTemplate, resolution: Resolution) -> str:
-    said = resolution.request.scheduler
+    requested = resolution.request.scheduler
     queue = resolution.request.queue
-    if said is None and queue is not None:
+    if requested is None and queue is not None:
         return f"accel.io/queue: {queue}{_where(resolution)}"
-    return (f"accel.io/scheduler: {said}" if said else "site config schedulers.defaults") + _where(resolution)
+    return (f"accel.io/scheduler: {requested}" if requested else "site config schedulers.defaults") + _where(resolution)
 
 
 def _where(resolution: Resolution) -> str:

@@ -17,7 +17,7 @@ class AppSpec(View, frozen=True, gc=False):
 
     @property
     def pods(self) -> int:
-        """How many Pods it makes: one, unless said otherwise."""
+        """How many Pods it makes: one if unset."""
         return 1 if self.replicas is None else self.replicas
 
 

@@ -18,7 +18,7 @@ Platform = Literal["gke", "eks", "aks", "gfd", "none"]
 Labels = dict[str, str | tuple[str, ...]]
 """Node label to its value, or to several values any of which will do."""
 
-MOST = 65536
+MAX_NUMBER = 65536
 """Devices in one machine, chips along a side: no existing hardware comes close."""
 
 CUBES = 4096
@@ -71,8 +71,8 @@ class Cubes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if not 1 <= self.most <= CUBES:
             raise ValueError(f"most: found {self.most}; valid: 1 to {CUBES}")
-        if min(self.longest, self.edge) < 1 or max(self.longest, self.edge) > MOST:
-            raise ValueError(f"longest: this and edge are numbers from 1 to {MOST}")
+        if min(self.longest, self.edge) < 1 or max(self.longest, self.edge) > MAX_NUMBER:
+            raise ValueError(f"longest: this and edge are numbers from 1 to {MAX_NUMBER}")
         if not 0 <= self.defaults_up_to <= self.most or any(not 1 <= count <= self.most for count in self.defaults):
             raise ValueError(f"defaults: these and defaultsUpTo are numbers of cubes, up to {self.most}")
 
@@ -115,9 +115,9 @@ class Tpu(Entry, frozen=True, kw_only=True, tag="tpu"):
     legacy_only: bool = False
     """No machine with its own chips exists: always the legacy resource."""
     tolerations: tuple[str, ...] = ("google.com/tpu",)
-    """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
+    """The taints of its nodes to tolerate: `KEY` matches any taint with that key, `KEY=VALUE:EFFECT` only that one."""
     other_resources: tuple[str, ...] = ()
-    """Other resources by which TPUs are asked for; a `*` at the end stands for anything."""
+    """Other resources that request TPUs; a trailing `*` matches anything."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,14 +176,13 @@ class Devices(Entry, frozen=True, kw_only=True, tag="devices"):
     resource: str
     """The resource that containers request."""
     tolerations: tuple[str, ...] = ()
-    """The taints on its nodes: `KEY` is any with that key, `KEY=VALUE:EFFECT` that one alone."""
+    """The taints of its nodes to tolerate: `KEY` matches any taint with that key, `KEY=VALUE:EFFECT` only that one."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """More of them, on some platforms."""
+    """Additional taints to tolerate, by platform."""
     other_resources: tuple[str, ...] = ()
-    """Other resources by which the vendor's devices are asked for, in parts or shared; a `*` at the end stands for
-    anything."""
+    """Other resources that request the vendor's devices, partitioned or shared; a trailing `*` matches anything."""
     other_annotations: tuple[str, ...] = ()
-    """Annotations of a Pod by which they are asked for."""
+    """Pod annotations that request them."""
     mig: Mig | None = None
     """Set if devices can be partitioned."""
 
@@ -214,12 +213,12 @@ class Model(Entry, frozen=True, kw_only=True, tag="model"):
     most: dict[Platform, int] = msgspec.field(default_factory=dict)
     """Maximum number of devices in one node, if publicly known."""
     platform_tolerations: dict[Platform, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """More taints on its nodes, on some platforms."""
+    """Additional taints of its nodes to tolerate, by platform."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(not 1 <= most <= MOST for most in self.most.values()):
-            raise ValueError(f"most: devices in one node must be numbers from 1 to {MOST}")
+        if any(not 1 <= number <= MAX_NUMBER for number in self.most.values()):
+            raise ValueError(f"most: devices in one node must be numbers from 1 to {MAX_NUMBER}")
         for labels in self.select.values():
             for key, values in labels.items():
                 syntax.check_key(key, "select")
@@ -245,8 +244,8 @@ class Instance(Entry, frozen=True, kw_only=True, tag="instance"):
     def __post_init__(self) -> None:
         super().__post_init__()
         syntax.check_value(self.instance_type, "instanceType")
-        if any(not 1 <= amount <= MOST for amount in (self.count, *self.extras.values())):
-            raise ValueError(f"count: this and each of extras must be numbers from 1 to {MOST}")
+        if any(not 1 <= amount <= MAX_NUMBER for amount in (self.count, *self.extras.values())):
+            raise ValueError(f"count: this and each of extras must be numbers from 1 to {MAX_NUMBER}")
         for key in self.extras:
             syntax.check_key(key, "extras")
 
@@ -259,7 +258,7 @@ class Ambiguous(Entry, frozen=True, kw_only=True, tag="ambiguous"):
 
 
 def check_resources(patterns: Iterable[str]) -> None:
-    """Raises `ValueError` for a pattern that no resource's name could fit, or that all would."""
+    """Raises `ValueError` for a pattern that no resource name could match, or that every name would."""
     for pattern in patterns:
         prefix, star, rest = pattern.partition("*")
         domain, slash, _ = prefix.partition("/")

@@ -24,7 +24,7 @@ class ReplicatedJob(View, frozen=True, gc=False):
 
     @property
     def jobs(self) -> int:
-        """How many Jobs it makes: one, unless said otherwise."""
+        """How many Jobs it makes: one if unset."""
         return 1 if self.replicas is None else self.replicas
 
 

@@ -9,7 +9,7 @@ class Role(View, frozen=True, gc=False):
 
     @property
     def pods(self) -> int:
-        """How many Pods it has: one, unless said otherwise."""
+        """How many Pods it has: one if unset."""
         return 1 if self.replicas is None else self.replicas
 
 

@@ -16,8 +16,8 @@ from webhook.core.schema.catalogue import AnyEntry, Platform, types
 
 Mode = Literal["plugin", "host"]
 
-MOST_CLAIM_PATTERNS = 64
-"""Each is tried on every claim of a pod."""
+MAX_CLAIM_PATTERNS = 64
+"""Patterns of claims: each is matched against every claim of a Pod."""
 
 LONGEST_NAME = 50
 """Characters of a placement's or a profile's name: volume names are derived from it."""
@@ -25,10 +25,10 @@ LONGEST_NAME = 50
 LONGEST_PATTERN = 253
 """Characters of a shell pattern. What it matches is shorter: a namespace has at most 63, a type name 60."""
 
-MOST_PATTERNS = 10_000
-"""Shell patterns of a site config. Most of them are tried for each object."""
+MAX_PATTERNS = 10_000
+"""Shell patterns of a site config. Most of them are matched for each object."""
 
-MOST_TYPES = 50_000
+MAX_TYPES = 50_000
 """Types that a site config adds to the catalogue."""
 
 QUEUE_LABELS: Final = (
@@ -38,7 +38,8 @@ QUEUE_LABELS: Final = (
     "yunikorn.apache.org/queue",
     "queue",
 )
-"""Labels that name a queue, which a view reads (`core/schema/pod.py`): another one could not be seen to be there."""
+"""Labels with a queue's name that views decode (`core/schema/pod.py`). Of another label, we could not see whether the
+user has set it."""
 
 _ENV_NAME = re.compile(r"[ -<>-~]++")
 
@@ -73,7 +74,7 @@ class EksSettings(_Settings, frozen=True, kw_only=True):
 
 
 class GfdForm(_Settings, frozen=True, kw_only=True):
-    """How the nodes of one model are cut up; what is not said is as `gfd` says."""
+    """How the GPUs of one model are divided. Unset keys are taken from `gfd`."""
 
     mig: Literal["mixed", "single"] | None = None
     """As `gfd.mig`."""
@@ -82,15 +83,15 @@ class GfdForm(_Settings, frozen=True, kw_only=True):
 
 
 class GfdSettings(_Settings, frozen=True, kw_only=True):
-    """Only with `platform: gfd`: how NVIDIA's device plugin divides GPUs, which changes the label of the product."""
+    """Only with `platform: gfd`: how NVIDIA's device plugin divides GPUs, which changes their product label."""
 
     mig: Literal["mixed", "single"] = "mixed"
-    """The strategy for MIG. `mixed`: a part has a resource of its own. `single`: a part is an `nvidia.com/gpu`, and the
-    product's label ends in `-MIG-1g.5gb`."""
+    """The MIG strategy. `mixed`: a partition has a resource of its own. `single`: a partition is an `nvidia.com/gpu`,
+    and the product label ends in `-MIG-1g.5gb`."""
     shared: bool = False
-    """GPUs are shared by time-slicing or MPS without `renameByDefault`: the product's label ends in `-SHARED`."""
+    """GPUs are shared by time-slicing or MPS without `renameByDefault`: the product label ends in `-SHARED`."""
     models: dict[str, GfdForm] = msgspec.field(default_factory=dict)
-    """The same for single models, by name."""
+    """The same for individual models, by name."""
 
     def of(self, model: str) -> tuple[str, bool]:
         """(strategy, shared) of a model."""
@@ -98,7 +99,7 @@ class GfdSettings(_Settings, frozen=True, kw_only=True):
         return own.mig or self.mig, self.shared if own.shared is None else own.shared
 
     def written(self, model: str) -> str:
-        """What of it changes the label of a model, as it is written in the file; else empty."""
+        """The settings that change the label of a model, as written in the file; else empty."""
         mig, shared = self.of(model)
         return ", ".join([*(["gfd.mig: single"] if mig == "single" else []), *(["gfd.shared: true"] if shared else [])])
 
@@ -120,15 +121,15 @@ class SchedulerDefault(_Settings, frozen=True, kw_only=True):
 
 
 class QueueKey(_Settings, frozen=True, kw_only=True):
-    """The key in which a scheduler reads the queue of a pod. It has one of `label` and `annotation`."""
+    """The key from which a scheduler reads the queue of a Pod: either `label` or `annotation`."""
 
     label: str = ""
-    """A label's key. Those that are read of objects can be named: `kai.scheduler/queue`, `kueue.x-k8s.io/queue-name`,
+    """A label's key, one of those that the webhook knows: `kai.scheduler/queue`, `kueue.x-k8s.io/queue-name`,
     `quota.scheduling.koordinator.sh/name`, `yunikorn.apache.org/queue`, `queue`."""
     annotation: str = ""
     """An annotation's key."""
     where: Literal["pod", "workload"] = "pod"
-    """Whose metadata has it: the pods' own, or that of the object that was created (Kueue)."""
+    """Whose metadata has it: the Pods', or that of the object that the user creates (Kueue)."""
 
     def __post_init__(self) -> None:
         if bool(self.label) == bool(self.annotation):
@@ -147,7 +148,7 @@ QUEUES: Final[dict[str, QueueKey]] = {
     "yunikorn": QueueKey(label="yunikorn.apache.org/queue"),
     "koord-scheduler": QueueKey(label="quota.scheduling.koordinator.sh/name"),
 }
-"""Schedulers that are known to have queues.
+"""The known schedulers that have queues.
 
 Sources: https://github.com/volcano-sh/apis/blob/v1.14.0/pkg/apis/scheduling/v1beta1/labels.go
 https://github.com/kai-scheduler/KAI-Scheduler/blob/main/docs/queues/README.md
@@ -165,7 +166,7 @@ class Schedulers(_Settings, frozen=True, kw_only=True):
     """Schedulers for Pods without `accel.io/scheduler`."""
     queues: dict[str, QueueKey] = msgspec.field(default_factory=dict)
     """Where a scheduler reads the queue that `accel.io/queue` names, by the scheduler's name. `volcano`,
-    `kai-scheduler`, `yunikorn` and `koord-scheduler` are known. Kueue is no scheduler of its own:
+    `kai-scheduler`, `yunikorn` and `koord-scheduler` are built in. Kueue is not a scheduler:
     `default-scheduler: {label: kueue.x-k8s.io/queue-name, where: workload}`."""
 
     def __post_init__(self) -> None:
@@ -351,15 +352,15 @@ class LegacyAccelerator(_Settings, frozen=True, kw_only=True):
 
 
 class Claims(_Settings, frozen=True, kw_only=True):
-    """Resource claims (DRA) that pods bring themselves."""
+    """Resource claims (DRA) that Pods have themselves."""
 
     devices: tuple[str, ...] = ()
-    """Names, or shell patterns, of claims, ResourceClaims or ResourceClaimTemplates that are the devices: a pod that
-    has one gets no device resource beside it."""
+    """Names, or shell patterns, of claims, ResourceClaims or ResourceClaimTemplates that are the devices: a Pod that
+    has one gets no device resource in addition."""
 
     def __post_init__(self) -> None:
-        if len(self.devices) > MOST_CLAIM_PATTERNS:
-            raise ValueError(f"devices: found {len(self.devices):,} patterns; valid: at most {MOST_CLAIM_PATTERNS}")
+        if len(self.devices) > MAX_CLAIM_PATTERNS:
+            raise ValueError(f"devices: found {len(self.devices):,} patterns; valid: at most {MAX_CLAIM_PATTERNS}")
 
 
 class Config(_Settings, frozen=True, kw_only=True):
@@ -415,8 +416,8 @@ class Config(_Settings, frozen=True, kw_only=True):
                 if "/" not in resource:
                     raise ValueError(f"{key}: {quoted(resource)} is not a device resource, such as nvidia.com/gpu")
         _check_patterns(self._patterns())
-        if (number := sum(map(types, self.catalogue))) > MOST_TYPES:
-            raise ValueError(f"catalogue: found {number:,} types; valid: at most {MOST_TYPES:,}")
+        if (number := sum(map(types, self.catalogue))) > MAX_TYPES:
+            raise ValueError(f"catalogue: found {number:,} types; valid: at most {MAX_TYPES:,}")
 
     def _patterns(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Each list of shell patterns, with its path."""
@@ -438,8 +439,8 @@ def _check_patterns(lists: Iterable[tuple[str, tuple[str, ...]]]) -> None:
         for pattern in patterns:
             if len(pattern) > LONGEST_PATTERN:
                 raise ValueError(f"{where}: {quoted(pattern)} has more than {LONGEST_PATTERN} characters")
-        if number > MOST_PATTERNS:
-            raise ValueError(f"{where}: more than {MOST_PATTERNS:,} patterns in all; a pattern can match many names")
+        if number > MAX_PATTERNS:
+            raise ValueError(f"{where}: more than {MAX_PATTERNS:,} patterns in all; a pattern can match many names")
 
 
 def _check_runtime_class(name: str) -> None:

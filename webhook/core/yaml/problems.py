@@ -1,6 +1,7 @@
-"""Everything that is wrong with a document, not only the first thing. Pure.
+"""All mistakes in a document, not only the first one. Pure.
 
-Decoding ends at the first mistake. So what is to blame is taken out, and the rest is decoded again, until it can be.
+msgspec stops at the first mistake. So the item that causes it is removed and the rest is decoded again, until
+decoding succeeds.
 """
 
 import copy
@@ -17,26 +18,26 @@ LACKS: Final = " lacks the key "
 
 
 class Problem(NamedTuple):
-    """One mistake: where it is, and what follows its path in a sentence."""
+    """One mistake: its path, and the text that follows the path in a message."""
 
     path: Path
     text: str
 
 
 class Trimmed(Generic[T]):
-    """A document as far as it can be decoded, and what had to be taken out of it."""
+    """A document from which mistakes are removed until it can be decoded."""
 
-    def __init__(self, raw: Any, form: type[T], most: int) -> None:
+    def __init__(self, raw: Any, form: type[T], max_problems: int) -> None:
         self._raw = copy.deepcopy(raw)
         self._form = form
-        self._most = most
-        self._gone: dict[Path, list[int]] = {}  # of each list, by its path: indexes of the items that were taken out
-        self._taken: set[Path] = set()
+        self._max_problems = max_problems
+        self._gone: dict[Path, list[int]] = {}  # indexes of the removed items, by the path of their list
+        self._removed: set[Path] = set()
         self.problems: list[Problem] = []
 
     def decoded(self) -> T | None:
-        """What is left; None where that is nothing, or where there are too many mistakes to go on."""
-        while len(self.problems) < self._most:
+        """The document without its mistakes; None if nothing is left, or if there are too many of them."""
+        while len(self.problems) < self._max_problems:
             try:
                 return msgspec.convert(self._raw, self._form)
             except msgspec.ValidationError as error:
@@ -46,21 +47,21 @@ class Trimmed(Generic[T]):
         return None
 
     def blame(self, place: Path, text: str, out: Path = ()) -> bool:
-        """Note a mistake and take out what is to blame: `out`, else its place, or the nearest above that is there."""
-        missing = text.startswith(LACKS) and (*self.written(place), text.removeprefix(LACKS)) in self._taken
-        if not missing:  # else it was there, and wrong
+        """Record a mistake and remove its cause: `out`, else the item at `place`, or its nearest existing parent."""
+        follows = text.startswith(LACKS) and (*self.written(place), text.removeprefix(LACKS)) in self._removed
+        if not follows:  # else the key is missing because its value was wrong, and was removed
             self.problems.append(Problem(self.written(place), text))
         path = out or place
-        while path and not self._take_out(path):
+        while path and not self._remove(path):
             path = path[:-1]
         return bool(path)
 
-    def _take_out(self, path: Path) -> bool:
+    def _remove(self, path: Path) -> bool:
         above, step = self._raw, path[-1]
         for part in path[:-1]:
             above = _below(above, part)
         if isinstance(above, dict) and step in above:
-            self._taken.add(self.written(path))
+            self._removed.add(self.written(path))
             del above[step]
             return True
         if isinstance(above, list) and isinstance(step, int) and step < len(above):
@@ -71,7 +72,7 @@ class Trimmed(Generic[T]):
         return False
 
     def written(self, path: Path) -> Path:
-        """The path in the document as it was written, before items were taken out."""
+        """The path in the original document, before items were removed."""
         found: Path = ()
         for step in path:
             if isinstance(step, int):
@@ -88,7 +89,7 @@ def _below(node: Any, step: str | int) -> Any:
 
 
 def start(root: Node, path: Path) -> int:
-    """The index in the text where the key, or the item, at a path begins; of the nearest above it that is there."""
+    """The index in the text where the key or item at `path` begins, or that of its nearest existing parent."""
     node, found = root, root.start
     for step in path:
         while node.kind == "alias":

@@ -12,11 +12,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from certs import authority
-from certs.authority import KeyPair
+from certs import pki
+from certs.pki import KeyPair
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-NAMES = authority.service_names("accel-injector", "accel-system")
+NAMES = pki.service_names("accel-injector", "accel-system")
 
 
 def assert_is_ca(pem: bytes) -> None:
@@ -49,9 +49,9 @@ def assert_is_leaf(pem: bytes) -> None:
 
 
 def test_ca_and_leaf_follow_rfc_5280() -> None:
-    """Both carry what section 4.2 asks of their role, and the leaf points at its authority's key."""
-    ca = authority.new_ca(NOW)
-    leaf = authority.issue(ca, NAMES, NOW)
+    """Both have the extensions that section 4.2 requires for their role, and the leaf names its CA's key."""
+    ca = pki.new_ca(NOW)
+    leaf = pki.issue(ca, NAMES, NOW)
 
     assert_is_ca(ca.certificate)
     assert_is_leaf(leaf.certificate)
@@ -63,49 +63,49 @@ def test_ca_and_leaf_follow_rfc_5280() -> None:
 
 
 def test_keys_are_p256() -> None:
-    """Authority and leaf use ECDSA P-256, each with a key of its own."""
-    ca = authority.new_ca(NOW)
-    leaf = authority.issue(ca, NAMES, NOW)
+    """CA and leaf use ECDSA P-256, each with a key of its own."""
+    ca = pki.new_ca(NOW)
+    leaf = pki.issue(ca, NAMES, NOW)
 
     for pair in (ca, leaf):
         key = x509.load_pem_x509_certificate(pair.certificate).public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)
         assert key.curve.name == "secp256r1"
-        assert authority.matches(pair)
-    assert not authority.matches(KeyPair(leaf.certificate, ca.key))
-    assert not authority.matches(KeyPair(b"junk", ca.key))
+        assert pki.matches(pair)
+    assert not pki.matches(KeyPair(leaf.certificate, ca.key))
+    assert not pki.matches(KeyPair(b"junk", ca.key))
 
 
 def test_lifetimes() -> None:
-    """An authority lives a year, a leaf seven days, and both began an hour ago."""
-    ca = authority.new_ca(NOW)
-    leaf = authority.issue(ca, NAMES, NOW)
+    """A CA lives a year, a leaf seven days, and both began an hour ago."""
+    ca = pki.new_ca(NOW)
+    leaf = pki.issue(ca, NAMES, NOW)
 
-    assert authority.not_before(ca.certificate) == authority.not_before(leaf.certificate) == NOW - timedelta(hours=1)
-    assert authority.not_after(ca.certificate) == NOW + timedelta(days=365)
-    assert authority.not_after(leaf.certificate) == NOW + timedelta(days=7)
+    assert pki.not_before(ca.certificate) == pki.not_before(leaf.certificate) == NOW - timedelta(hours=1)
+    assert pki.not_after(ca.certificate) == NOW + timedelta(days=365)
+    assert pki.not_after(leaf.certificate) == NOW + timedelta(days=7)
 
 
-def test_a_leaf_never_outlives_its_authority() -> None:
-    """Near the authority's end a leaf ends with it."""
-    ca = authority.new_ca(NOW)
-    leaf = authority.issue(ca, NAMES, NOW + timedelta(days=362))
+def test_a_leaf_never_outlives_its_ca() -> None:
+    """If the CA expires soon, the leaf expires with it."""
+    ca = pki.new_ca(NOW)
+    leaf = pki.issue(ca, NAMES, NOW + timedelta(days=362))
 
-    assert authority.not_after(leaf.certificate) == authority.not_after(ca.certificate)
+    assert pki.not_after(leaf.certificate) == pki.not_after(ca.certificate)
 
 
 def test_names() -> None:
     """A leaf is for the Service's names, and for an address where one is asked for."""
-    leaf = authority.issue(authority.new_ca(NOW), [*NAMES, "127.0.0.1"], NOW)
+    leaf = pki.issue(pki.new_ca(NOW), [*NAMES, "127.0.0.1"], NOW)
 
-    assert authority.names_of(leaf.certificate) == {
+    assert pki.names_of(leaf.certificate) == {
         "accel-injector.accel-system.svc",
         "accel-injector.accel-system.svc.cluster.local",
         "accel-injector.accel-system",
         "127.0.0.1",
     }
     with pytest.raises(ValueError, match="at least one name"):
-        authority.issue(authority.new_ca(NOW), [], NOW)
+        pki.issue(pki.new_ca(NOW), [], NOW)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_names() -> None:
     ],
 )
 def test_valid_at(at: timedelta, names: list[str], trusted: str, expected: bool) -> None:
-    """A leaf holds within its time, for its names, under its authority, and never otherwise."""
-    ca, other = authority.new_ca(NOW), authority.new_ca(NOW)
-    leaf = authority.issue(ca, NAMES, NOW)
+    """A leaf is valid within its lifetime, for its names, with its CA, and never otherwise."""
+    ca, other = pki.new_ca(NOW), pki.new_ca(NOW)
+    leaf = pki.issue(ca, NAMES, NOW)
     bundles = {
         "own": ca.certificate,
         "other": other.certificate,
@@ -136,61 +136,61 @@ def test_valid_at(at: timedelta, names: list[str], trusted: str, expected: bool)
         "junk": b"-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n",
     }
 
-    assert authority.valid_at(leaf.certificate, bundles[trusted], names, NOW + at) is expected
+    assert pki.valid_at(leaf.certificate, bundles[trusted], names, NOW + at) is expected
 
 
-def test_a_leaf_falls_with_its_authority() -> None:
-    """Past the authority's end nothing under it holds, and an authority is no serving certificate itself."""
-    ca = authority.new_ca(NOW, timedelta(days=1))
-    leaf = authority.issue(ca, NAMES, NOW)
+def test_a_leaf_falls_with_its_ca() -> None:
+    """After a CA has expired none of its leaves is valid, and a CA is not a serving certificate."""
+    ca = pki.new_ca(NOW, timedelta(days=1))
+    leaf = pki.issue(ca, NAMES, NOW)
 
-    assert authority.valid_at(leaf.certificate, ca.certificate, NAMES, NOW + timedelta(hours=23))
-    assert not authority.valid_at(leaf.certificate, ca.certificate, NAMES, NOW + timedelta(hours=25))
-    assert not authority.valid_at(ca.certificate, ca.certificate, NAMES, NOW)
+    assert pki.valid_at(leaf.certificate, ca.certificate, NAMES, NOW + timedelta(hours=23))
+    assert not pki.valid_at(leaf.certificate, ca.certificate, NAMES, NOW + timedelta(hours=25))
+    assert not pki.valid_at(ca.certificate, ca.certificate, NAMES, NOW)
 
 
-def test_authorities_never_share_a_name() -> None:
-    """Each authority's subject differs, so that a bundle of two is unambiguous."""
-    first, second = authority.new_ca(NOW), authority.new_ca(NOW)
+def test_cas_never_share_a_name() -> None:
+    """Each CA's subject differs, so that a bundle of two is unambiguous."""
+    first, second = pki.new_ca(NOW), pki.new_ca(NOW)
 
-    assert authority.parse(first.certificate).subject != authority.parse(second.certificate).subject
-    assert authority.issued_by(authority.issue(first, NAMES, NOW).certificate, first.certificate)
-    assert not authority.issued_by(authority.issue(first, NAMES, NOW).certificate, second.certificate)
+    assert pki.parse(first.certificate).subject != pki.parse(second.certificate).subject
+    assert pki.issued_by(pki.issue(first, NAMES, NOW).certificate, first.certificate)
+    assert not pki.issued_by(pki.issue(first, NAMES, NOW).certificate, second.certificate)
 
 
 def test_a_key_is_never_printed() -> None:
     """The repr of a key pair shows the certificate alone."""
-    pair = authority.new_ca(NOW)
+    pair = pki.new_ca(NOW)
 
     assert "BEGIN CERTIFICATE" in repr(pair)
     assert not re.search("PRIVATE", repr(pair))
 
 
 def test_is_ours() -> None:
-    """Only authorities that this project makes are taken for its own."""
-    ca = authority.new_ca(NOW)
+    """Only CAs that this project creates count as its own."""
+    ca = pki.new_ca(NOW)
 
-    assert authority.is_ours(ca.certificate)
-    assert not authority.is_ours(authority.issue(ca, NAMES, NOW).certificate)
-    assert not authority.is_ours(b"junk")
+    assert pki.is_ours(ca.certificate)
+    assert not pki.is_ours(pki.issue(ca, NAMES, NOW).certificate)
+    assert not pki.is_ours(b"junk")
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_handshake(tmp_path: Path, version: ssl.TLSVersion) -> None:
-    """A client that trusts the authority completes a handshake, whichever of two authorities signed."""
+    """A client that trusts the CA completes a handshake, whichever of two CAs signed."""
     now = datetime.now(UTC)
-    old, new = authority.new_ca(now), authority.new_ca(now)
+    old, new = pki.new_ca(now), pki.new_ca(now)
     bundle = (old.certificate + new.certificate).decode()
 
     for ca in (old, new):
-        assert _handshake(tmp_path, authority.issue(ca, NAMES, now), bundle, version) == version.name.replace("_", ".")
+        assert _handshake(tmp_path, pki.issue(ca, NAMES, now), bundle, version) == version.name.replace("_", ".")
 
 
 def test_handshake_refused(tmp_path: Path) -> None:
-    """A client that trusts another authority, or asks for another name, refuses."""
+    """A client that trusts another CA, or asks for another name, refuses."""
     now = datetime.now(UTC)
-    ca, other = authority.new_ca(now), authority.new_ca(now)
-    leaf = authority.issue(ca, NAMES, now)
+    ca, other = pki.new_ca(now), pki.new_ca(now)
+    leaf = pki.issue(ca, NAMES, now)
 
     with pytest.raises(ssl.SSLCertVerificationError):
         _handshake(tmp_path, leaf, other.certificate.decode(), ssl.TLSVersion.TLSv1_3)
