@@ -355,8 +355,8 @@ class Claims(_Settings, frozen=True, kw_only=True):
     """Resource claims (DRA) that pods bring themselves."""
 
     devices: tuple[str, ...] = ()
-    """Names, or shell patterns, of claims, ResourceClaims or ResourceClaimTemplates that are the devices: a pod that
-    has one gets no device resource beside it."""
+    """Names, or shell patterns, of claims, ResourceClaims, ResourceClaimTemplates or device classes that are the
+    devices: a pod that has one gets no device resource beside it."""
 
     def __post_init__(self) -> None:
         if len(self.devices) > MOST_CLAIM_PATTERNS:
