@@ -142,6 +142,7 @@ WARNINGS: Final[dict[str, str]] = {
     "hugepages-alone": "container {name} gets {resource} and has neither cpu nor memory: such Pods are refused",
     "queue-by-hand": "nothing is written on a {kind} itself: give it {key} by hand",
     "divided-worker-ids": "TPU_WORKER_ID of the containers that divide {type} comes only as the Pods are admitted",
+    "launcher-blind": "{name}: its operator hides NVIDIA GPUs from a launcher without runLauncherAsWorker: true",
     "resized": "{field} {number}: {type} has {hosts} hosts, and its programs wait for all of them",
     "long-host-name": "names of Pods and hosts made of {name} have {length} characters; DNS allows {most}",
     "dotted-host-name": "{name} has a dot: host names are made of it, and they are one label of DNS",
