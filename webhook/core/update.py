@@ -37,7 +37,7 @@ from webhook.core.patch import (
 )
 from webhook.core.resolution import Resolution, stripped
 from webhook.core.rules.rules import apply_rules
-from webhook.core.template import PodTemplate, annotations_of
+from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 AMOUNTS: Final = ("limits", "requests", "f:limits", "f:requests")
 KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
@@ -56,7 +56,7 @@ def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Inject
     if not fresh.types:
         return fresh
     edits = as_was((*fresh.edits, *kind.defaults(obj)), old)
-    warning = _lost(fresh.edits, old)
+    warning = _lost(fresh.edits, old) or _unheard(kind, obj, old)
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
 
 
@@ -66,6 +66,29 @@ def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
     if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
         return (Warn("never-injected"),)
     return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
+
+
+def _unheard(kind: Kind[Any], obj: Any, old: Any) -> tuple[Warn, ...]:
+    """One warning about a key that was changed around a template which keeps the copy that injection made of it.
+
+    An apply merges: it changes the outer key, which is in the file, and leaves the copy, which is not.
+    """
+    try:
+        before = {template.path: template for template in kind.templates(view(kind, old))}
+    except msgspec.ValidationError:
+        return ()
+    file = last_applied(annotations_of(obj.metadata).get(LAST_APPLIED))
+    for template in kind.templates(obj):
+        if template.path not in before:
+            continue
+        *outer, near = _levels(template)
+        said, had = annotations.nearest_level(outer), annotations.nearest_level(_levels(before[template.path])[:-1])
+        copies = [key for key in COPIED if key in had and near.get(key) == had[key][0]]
+        own = [key for key in copies if at(file, (*template.path, "metadata", "annotations", key)) is not None]
+        for key in copies:
+            if key not in own and had[key][0] != said.get(key, ("",))[0]:
+                return (Warn("old-kept", {"what": key}),)
+    return ()
 
 
 def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
@@ -100,6 +123,8 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         before = view(kind, old)
     except msgspec.ValidationError as error:
         return refused(Denied("unreadable", where="the stored object", value=error))
+    if scheduling.kueue_managed([labels_of(before.metadata)]):
+        return _kept_by_kueue(kind, new, old, context)
     try:
         stale = list(_stale(kind, new, before, context))
         base = view(kind, without(new, stale))
@@ -109,6 +134,19 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
             raise
         return refused(denied)
     return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
+
+
+def _kept_by_kueue(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
+    """Kueue refuses every change of the templates, and of the size, of what it manages: other updates are to pass.
+
+    Source: https://github.com/kubernetes-sigs/kueue/blob/v0.17.0/pkg/controller/jobs/leaderworkerset/leaderworkerset_webhook.go
+    (ValidateUpdate)
+    """
+    try:
+        now = view(kind, new)
+    except msgspec.ValidationError as error:
+        return refused(Denied("unreadable", where="the object", value=error))
+    return keep_stored(kind, now, old, context)
 
 
 def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, context: Context) -> Injection:

@@ -75,9 +75,5 @@ tasks.exists(t, {{ include "accel-injector.limits" (dict "spec" "t.?template.?sp
 {{/* At UPDATE: an object that was applied again with another content. Call it with the kind. */}}
 {{- define "accel-injector.changed" -}}
 !has(object.metadata.deletionTimestamp) &&
-{{ if .follows -}}
 (object.?{{ .reapply }} != oldObject.?{{ .reapply }} || object.metadata.?annotations != oldObject.metadata.?annotations)
-{{- else -}}
-object.?{{ .reapply }} != oldObject.?{{ .reapply }}
-{{- end -}}
 {{- end -}}
