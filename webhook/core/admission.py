@@ -162,7 +162,7 @@ def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool
         return True
     return (
         request.operation == "UPDATE"
-        and workload.reapply in ("mutable", "judged")
+        and workload.reapply in ("mutable", "restored", "judged")
         and mentions_us(bytes(request.oldObject))
     )
 
@@ -224,6 +224,8 @@ def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site)
         return update.judge(workload, review.plain(request.object), old, context)
     if workload.reapply == "mutable":
         return update.follow_type(workload, review.plain(request.object), old, context)
+    if workload.reapply == "restored":
+        return update.restore(workload, review.plain(request.object), old, context)
     return update.keep_stored(workload, obj, old, context)
 
 

@@ -7,7 +7,7 @@ an apply has, and kubectl keeps the file.
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -123,7 +123,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         before = view(kind, old)
     except msgspec.ValidationError as error:
         return refused(Denied("unreadable", where="the stored object", value=error))
-    if scheduling.kueue_managed([labels_of(before.metadata)]):
+    if kind.held_by_kueue and scheduling.kueue_managed([labels_of(before.metadata)]):
         return _kept_by_kueue(kind, new, old, context)
     try:
         stale = list(_stale(kind, new, before, context))
@@ -134,6 +134,35 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
             raise
         return refused(denied)
     return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
+
+
+def restore(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
+    """Injection into `new` if `old` was injected: an apply of the same file replaces whole lists, templates included.
+
+    What was stored without injection is only judged: its controller has made Pods of it.
+    """
+    try:
+        before = view(kind, old)
+    except msgspec.ValidationError as error:
+        return refused(Denied("unreadable", where="the stored object", value=error))
+    if not any(INJECTED in template.annotations for template in kind.templates(before)):
+        return judge(kind, new, old, context)
+    injection = follow_type(kind, new, old, context)
+    if kind.rolls(before) or not _other_hardware(kind, new, before, injection, context):
+        return injection
+    return replace(injection, warnings=(Warn("type-kept", {"kind": kind.kind}), *injection.warnings))
+
+
+def _other_hardware(kind: Kind[Any], new: Any, before: Any, injection: Injection, context: Context) -> bool:
+    """Whether the object asks for another accelerator than before, or its own keys say so."""
+    now, had = annotations.own(_plain_annotations(new)), annotations.own(annotations_of(before.metadata))
+    if any(now.get(key) != had.get(key) for key in KINDS):
+        return True
+    try:
+        targets = targets_of(kind, before, context)
+    except Denied:
+        return False
+    return bool(injection.types) and {*injection.types} != {t.resolution.accelerator.name for t in targets}
 
 
 def _kept_by_kueue(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
@@ -218,7 +247,8 @@ def _stale(kind: Kind[Any], new: Any, before: Any, context: Context) -> Iterator
         copies = []
     changed = _meant(kind, own) != _meant(kind, before)
     written = _written(kind, before, context, amounts=bool(files))
-    found = list(_present(new, (edit for edit in written if changed or not _hint(kind, edit)), alone))
+    hints = frozenset(kind.hints(before))
+    found = list(_present(new, (edit for edit in written if changed or not _hint(edit, hints)), alone))
     bare = view(kind, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
     again = {_known(edit) for edit in inject(kind, bare, context).edits if not isinstance(edit, Remove)}
     stale = [*copies, *(where for edit, where in found if _known(edit) not in again)]
@@ -258,14 +288,14 @@ def _left_alone(off: Sequence[tuple[Path, bool]], path: Path) -> bool:
     return bool(said) and all(said)
 
 
-def _hint(kind: Kind[Any], edit: Put | Append) -> bool:
+def _hint(edit: Put | Append, hints: Collection[Path]) -> bool:
     """Whether the value also determines what is meant, like amounts of devices."""
-    return edit.path in kind.hints or "resources" in edit.path
+    return edit.path in hints or "resources" in edit.path
 
 
 def _meant(kind: Kind[Any], obj: Any) -> list[Any]:
     """What decides which hardware it is, and how much of it."""
-    return [*_words(kind, obj, KINDS), *(at(obj, hint) for hint in kind.hints)]
+    return [*_words(kind, obj, KINDS), *(at(obj, hint) for hint in kind.hints(obj))]
 
 
 def _words(kind: Kind[Any], obj: Any, keys: Sequence[str]) -> list[Any]:
@@ -450,8 +480,11 @@ def _last_applied(new: Any) -> Any:
 
 
 def _covers(fields: Any, obj: Any, path: Path) -> bool:
-    """Whether managed fields contain this field; list items are identified by their keys."""
+    """Whether managed fields contain this field; list items are identified by their keys, and a list without keys
+    is one field."""
     for segment in path:
+        if fields == {} and isinstance(segment, int):
+            return True
         obj = child(obj, segment)
         name = at(obj, ("name",)) if isinstance(segment, int) else None
         key = f"f:{segment}" if name is None else "k:" + msgspec.json.encode({"name": name}).decode()
