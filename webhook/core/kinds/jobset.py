@@ -35,6 +35,7 @@ KUEUE_TOPOLOGY: Final = (
     "kueue.x-k8s.io/podset-preferred-topology",
     "kueue.x-k8s.io/podset-unconstrained-topology",
     "kueue.x-k8s.io/podset-slice-required-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints",
 )
 """Source: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
 
