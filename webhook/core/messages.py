@@ -142,6 +142,7 @@ WARNINGS: Final[dict[str, str]] = {
     "hugepages-alone": "container {name} gets {resource} and has neither cpu nor memory: such Pods are refused",
     "queue-by-hand": "nothing is written on a {kind} itself: give it {key} by hand",
     "divided-worker-ids": "TPU_WORKER_ID of the containers that divide {type} comes only as the Pods are admitted",
+    "min-success": "minSuccess {number}: the Job has {replicas} Pods, and ends by the success of {number}",
     "slices-autoscaled": "{name}: MEGASCALE_NUM_SLICES stays {number} when the autoscaler changes the replicas",
     "launcher-blind": "{name}: its operator hides NVIDIA GPUs from a launcher without runLauncherAsWorker: true",
     "resized": "{field} {number}: {type} has {hosts} hosts, and its programs wait for all of them",
