@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import msgspec
 
 from webhook.core import limits, review, unread, update
-from webhook.core.inject import Injection, inject, refused
+from webhook.core.inject import Injection, inject, is_mirrored, refused
 from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
@@ -217,7 +217,7 @@ def view(workload: Kind[Any], raw: bytes) -> Any:
 
 def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Injection:
     context = Context(request.namespace or "", site)
-    if request.operation != "UPDATE":
+    if request.operation != "UPDATE" or is_mirrored(obj.metadata):
         return inject(workload, obj, context)
     old = review.plain(request.oldObject)
     if workload.reapply == "judged":
