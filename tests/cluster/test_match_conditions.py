@@ -375,9 +375,9 @@ IMMUTABLE = ("jobs", "jobsets", "vcjobs")
     ],
 )
 def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: dict[str, Any] | None) -> None:
-    """A changed spec of an object that asked is sent again; a label, or an object that ends, is not.
+    """A changed spec, or annotations, of an object that asked are sent again; a label, or an object that ends, is not.
 
-    Where templates may change, also changed annotations, and one that asked until now.
+    Where templates may change, also one that asked until now.
     """
     version, kind, _ = KINDS[entry]
     namespace = api.namespace()
@@ -401,7 +401,7 @@ def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: d
     assert updated("did-not", {"spec": change}) == ""
     assert updated("did-not", {"metadata": {"annotations": KEY}, "spec": change}) == sent
     assert updated("asked", {"metadata": {"labels": {"a": "b"}}}) == ""
-    assert updated("asked", {"metadata": {"annotations": {"accel.io/type": "tpu-v4-16"}}}) == follows
+    assert updated("asked", {"metadata": {"annotations": {"accel.io/type": "tpu-v4-16"}}}) == sent
     assert updated("asked", {"metadata": {"annotations": {"accel.io/type": None}}, "spec": change}) == follows
     assert updated("ends", {"spec": change}) == ""
     if quiet:

@@ -80,8 +80,8 @@ class Part(NamedTuple):
 
 @cache
 def parts(view: type[Any]) -> list[Part]:
-    """Every text, list and mapping of a view, at any depth."""
-    return list(_parts(inspect.type_info(view), ()))
+    """Every text, list and mapping of a view, at any depth; but for the version, which the review itself names."""
+    return [part for part in _parts(inspect.type_info(view), ()) if part.path != ("apiVersion",)]
 
 
 def _parts(kind: inspect.Type, path: tuple[Step, ...]) -> Iterator[Part]:

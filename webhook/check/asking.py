@@ -9,7 +9,7 @@ from webhook.check.facts import Asked
 from webhook.core.admission import view
 from webhook.core.annotations import INJECTED, PREFIX
 from webhook.core.devices import asked_amounts
-from webhook.core.inject import inject, targets_of
+from webhook.core.inject import inject, is_mirrored, targets_of
 from webhook.core.kinds import owners
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.messages import Denied
@@ -28,7 +28,7 @@ def asked(workload: Kind[Any], value: dict[str, Any], site: Site) -> Iterator[As
     namespace, name = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
     try:
         obj = view(workload, raw)
-        if owners.skipped(workload, obj, site) is not None:
+        if is_mirrored(obj.metadata) or owners.skipped(workload, obj, site) is not None:
             return
         refusal = _refused(workload, obj, Context(namespace, site)) if workload.reapply == "mutable" else ""
         for target in targets_of(workload, obj, Context(namespace, site)):

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import msgspec
 
 from webhook.core import limits, review, unread, update
-from webhook.core.inject import Injection, inject, tolerated
+from webhook.core.inject import Injection, inject, is_mirrored, tolerated
 from webhook.core.kinds.kind import Context, Kind
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied, Warn
@@ -162,7 +162,7 @@ def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool
         return True
     return (
         request.operation == "UPDATE"
-        and workload.reapply in ("mutable", "judged")
+        and workload.reapply in ("mutable", "restored", "judged")
         and mentions_us(bytes(request.oldObject))
     )
 
@@ -217,13 +217,15 @@ def view(workload: Kind[Any], raw: bytes) -> Any:
 
 def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site) -> Injection:
     context = Context(request.namespace or "", site)
-    if request.operation != "UPDATE":
+    if request.operation != "UPDATE" or is_mirrored(obj.metadata):
         return inject(workload, obj, context)
     old = review.plain(request.oldObject)
     if workload.reapply == "judged":
         return update.judge(workload, review.plain(request.object), old, context)
     if workload.reapply == "mutable":
         return update.follow_type(workload, review.plain(request.object), old, context)
+    if workload.reapply == "restored":
+        return update.restore(workload, review.plain(request.object), old, context)
     return update.keep_stored(workload, obj, old, context)
 
 

@@ -10,7 +10,7 @@ from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.messages import Denied, quoted
 from webhook.core.own_devices import OwnDevices
 from webhook.core.schema.pod import Container
-from webhook.core.sidecars import ARGO, ARGO_WAIT, PRIMARY, SIDECARS
+from webhook.core.sidecars import ARGO, ARGO_WAIT, PRIMARY, is_sidecar
 from webhook.core.template import Placed, PodTemplate
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
@@ -122,7 +122,7 @@ def _unnamed(request: TypeRequest, template: PodTemplate, asking: Collection[tup
 
 
 def _is_sidecar(template: PodTemplate, container: Container) -> bool:
-    return container.name in SIDECARS or (container.name == ARGO_WAIT and ARGO in template.annotations)
+    return is_sidecar(container.name) or (container.name == ARGO_WAIT and ARGO in template.annotations)
 
 
 def _named(names: Sequence[str], placed: Sequence[Placed]) -> list[Placed]:

@@ -23,13 +23,15 @@ from webhook.core.patch import Edit, Path, Remove, Section, at, within
 from webhook.core.resolution import resolve
 from webhook.core.rules.detect import detected
 from webhook.core.rules.rules import RULES
-from webhook.core.template import PodTemplate, annotations_of, controller_of
+from webhook.core.schema.pod import Metadata
+from webhook.core.template import PodTemplate, annotations_of, controller_of, labels_of
 
 LEFT_ALONE: Final = {
     "mirror-pod": "a mirror Pod belongs to its kubelet",
     "daemonset-pod": "a DaemonSet's Pods are placed by their controller",
     "windows-pod": "no accelerator is injected into Windows Pods",
     "node-chosen": "spec.nodeName is set, so no scheduler sees the Pod",
+    "mirrored": "MultiKueue compares it with its original, which is injected in the manager's cluster",
 }
 """Reasons for skipping that produce a warning where the user wrote an annotation; other codes are silent."""
 
@@ -69,7 +71,7 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
 
 
 def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
-    code = owners.skipped(kind, obj, context.site)
+    code = "mirrored" if is_mirrored(obj.metadata) else owners.skipped(kind, obj, context.site)
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)
@@ -92,6 +94,14 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
         types=tuple(dict.fromkeys([name for name in names if name])),
         mentions=read.levels.mentions(obj) if controller_of(obj.metadata) is None else 0,
     )
+
+
+def is_mirrored(metadata: Metadata | None) -> bool:
+    """Whether MultiKueue made the object from one in another cluster: if they come to differ, the work ends unfinished.
+
+    Source: https://github.com/kubernetes-sigs/kueue/issues/13046
+    """
+    return bool(labels_of(metadata).multikueue_origin)
 
 
 def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:

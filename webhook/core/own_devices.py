@@ -14,6 +14,12 @@ from webhook.core.schema.pod import Container
 from webhook.core.site import Site, matches
 from webhook.core.template import PodTemplate
 
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""A resource with this prefix is a claim, for devices of the class that it names.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource
+"""
+
 _NAMED: Final = 4
 """The number of resources, annotations and claims that a warning names."""
 
@@ -61,9 +67,12 @@ def own_devices(template: PodTemplate, accelerator: Accelerator, site: Site, sto
             names[annotation] = None
         elif amount is not None and not stored:
             raise _other_hardware("metadata.annotations", annotation, amount, accelerator)
-    if template.spec.resourceClaims is None:
-        return OwnDevices(tuple(names)[:_NAMED], (), frozenset(holders)) if names else NOTHING
-    return _with_claims(template, site, names, holders)
+    unknown = _classes(template, site, names, holders)
+    if template.spec.resourceClaims is not None:
+        _claims(template, site, names, unknown, holders)
+    if not names and not unknown:
+        return NOTHING
+    return OwnDevices(tuple(names)[:_NAMED], tuple(unknown)[:_NAMED], frozenset(holders))
 
 
 def _hardware(container: Container, resource: str, site: Site) -> list[tuple[str, object, str]]:
@@ -97,12 +106,39 @@ def _other_hardware(where: str, name: str, amount: object, accelerator: Accelera
     )
 
 
-def _with_claims(
+def _classes(
     template: PodTemplate, site: Site, names: dict[str, None], holders: set[tuple[str, int]]
-) -> OwnDevices:
-    """Adds the claims. What a claim requests is in an object that we do not see, so the site config names those that
-    are devices."""
-    patterns, unknown = site.config.claims.devices, dict[str, None]()
+) -> dict[str, None]:
+    """The claims by resource that may be devices or something else; those that are devices are added to `names`."""
+    unknown: dict[str, None] = {}
+    for list_name, index, container in template.containers:
+        resources = container.resources
+        if resources is None or resources.limits is None:  # the API server requires the limit
+            continue
+        for resource, amount in resources.limits.items():
+            if not resource.startswith(DEVICE_CLASS) or not quantity.devices(amount):
+                continue
+            if site.catalogue.families.of_resource(resource):
+                continue  # known by its name, like any other resource
+            device_class = resource.removeprefix(DEVICE_CLASS)
+            if matches(device_class, site.config.claims.devices):
+                names[resource] = None
+                holders.add((list_name, index))
+            else:
+                unknown[f"of class {device_class}"] = None
+    return unknown
+
+
+def _claims(
+    template: PodTemplate,
+    site: Site,
+    names: dict[str, None],
+    unknown: dict[str, None],
+    holders: set[tuple[str, int]],
+) -> None:
+    """A claim is opaque: what it requests is in an object that we do not see, so the site config names those
+    that are devices."""
+    patterns = site.config.claims.devices
     are_devices: dict[str, bool] = {}
     for claim in template.spec.resourceClaims or ():
         if claim is not None and claim.name:
@@ -117,4 +153,3 @@ def _with_claims(
                 holders.add((list_name, index))
             else:
                 unknown[use.name] = None
-    return OwnDevices(tuple(names)[:_NAMED], tuple(unknown)[:_NAMED], frozenset(holders))

@@ -29,6 +29,13 @@ Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
 """
 
 
+DEVICES_PER_NODE: Final = "cloud.google.com/gke-accelerator-count"
+"""GKE's label with the number of a node's devices, by which the two forms of a v5e-8 or v6e-8 can be told apart.
+
+Source: https://github.com/ai-on-gke/tpu-device-plugin (pkg/tpu/util/util.go)
+"""
+
+
 @final
 @dataclass(init=False)
 class Slices:
@@ -190,10 +197,18 @@ def accelerator(request: TypeRequest, template: PodTemplate, site: Site, formed:
     if not found.per_host_choices or found.slice is None:
         return found
     per_host = devices.chips_per_host(request, found.resource, template.containers)
+    if per_host is None:
+        per_host = devices_per_node(template)
     for choice in found.per_host_choices:
         if per_host == choice or (per_host is None and template.hosts_hint == found.slice.chips // choice):
             return site.catalogue.resolve(request.type, request.topology or formed or None, chips_per_host=choice)
     return found
+
+
+def devices_per_node(template: PodTemplate) -> int | None:
+    """The number of devices of the nodes that the user selects."""
+    value = (template.spec.nodeSelector or {}).get(DEVICES_PER_NODE)
+    return int(value) if value is not None and value.isascii() and value.isdecimal() else None
 
 
 def slice_topology(request: TypeRequest, template: PodTemplate, site: Site) -> str:

@@ -19,8 +19,9 @@ SIDECARS: Final = frozenset(
         "daprd",
         # https://knative.dev/docs/serving/architecture/
         "queue-proxy",
-        # https://docs.cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-sidecar
+        # https://github.com/GoogleCloudPlatform/gcs-fuse-csi-driver/blob/main/pkg/webhook/sidecar_spec.go
         "gke-gcsfuse-sidecar",
+        "gke-gcsfuse-metadata-prefetch",
         # https://cloud.google.com/sql/docs/postgres/connect-kubernetes-engine
         "cloud-sql-proxy",
         "cloudsql-proxy",
@@ -38,6 +39,25 @@ SIDECARS: Final = frozenset(
         "datadog-agent",
     }
 )
+
+NUMBERED: Final = frozenset(
+    {
+        # https://github.com/fluid-cloudnative/fluid/blob/master/pkg/application/inject/fuse/mutator/mutator_default.go
+        "fluid-fuse",
+        # https://github.com/juicedata/juicefs-csi-driver/blob/master/pkg/webhook/handler/mutate/sidecar.go
+        "jfs-mount",
+    }
+)
+"""Those of which a Pod gets one for each volume, with a number at the end."""
+
+
+def is_sidecar(name: str | None) -> bool:
+    """Whether a container's name is that of a known sidecar."""
+    if name is None or name in SIDECARS:
+        return name is not None
+    base, _, number = name.rpartition("-")
+    return name in NUMBERED or (base in NUMBERED and number.isdecimal())
+
 
 PRIMARY: Final = "primary_container_name"
 """The annotation in which Flyte names the main container.

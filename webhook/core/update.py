@@ -11,7 +11,7 @@ server records which fields an apply has, and kubectl keeps the file.
 Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ from webhook.core.patch import (
 )
 from webhook.core.resolution import Resolution, stripped
 from webhook.core.rules.rules import apply_rules
-from webhook.core.template import PodTemplate, annotations_of
+from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 AMOUNTS: Final = ("limits", "requests", "f:limits", "f:requests")
 KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
@@ -59,7 +59,7 @@ def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Inject
     if not fresh.types:
         return fresh
     edits = as_was((*fresh.edits, *kind.defaults(obj)), old)
-    warning = _lost(fresh.edits, old)
+    warning = _lost(fresh.edits, old) or _unheard(kind, obj, old)
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
 
 
@@ -69,6 +69,29 @@ def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
     if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
         return (Warn("never-injected"),)
     return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
+
+
+def _unheard(kind: Kind[Any], obj: Any, old: Any) -> tuple[Warn, ...]:
+    """One warning about a key that was changed around a template which keeps the copy that injection made of it.
+
+    An apply merges: it changes the outer key, which is in the file, and leaves the copy, which is not.
+    """
+    try:
+        before = {template.path: template for template in kind.templates(view(kind, old))}
+    except msgspec.ValidationError:
+        return ()
+    file = last_applied(annotations_of(obj.metadata).get(LAST_APPLIED))
+    for template in kind.templates(obj):
+        if template.path not in before:
+            continue
+        *outer, near = _levels(template)
+        said, had = annotations.nearest_level(outer), annotations.nearest_level(_levels(before[template.path])[:-1])
+        copies = [key for key in COPIED if key in had and near.get(key) == had[key][0]]
+        own = [key for key in copies if at(file, (*template.path, "metadata", "annotations", key)) is not None]
+        for key in copies:
+            if key not in own and had[key][0] != said.get(key, ("",))[0]:
+                return (Warn("old-kept", {"what": key}),)
+    return ()
 
 
 def judge(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
@@ -103,6 +126,8 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         before = view(kind, old)
     except msgspec.ValidationError as error:
         return tolerated(Denied("unreadable", where="the stored object", value=error))
+    if kind.held_by_kueue and scheduling.kueue_managed([labels_of(before.metadata)]):
+        return _kept_by_kueue(kind, new, old, context)
     try:
         stale = list(_stale(kind, new, before, context))
         base = view(kind, without(new, stale))
@@ -112,6 +137,48 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
             raise
         return tolerated(denied)
     return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
+
+
+def restore(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
+    """Injection into `new` if `old` was injected: an apply of the same file replaces whole lists, templates included.
+
+    What was stored without injection is only judged: its controller has made Pods of it.
+    """
+    try:
+        before = view(kind, old)
+    except msgspec.ValidationError as error:
+        return tolerated(Denied("unreadable", where="the stored object", value=error))
+    if not any(INJECTED in template.annotations for template in kind.templates(before)):
+        return judge(kind, new, old, context)
+    injection = follow_type(kind, new, old, context)
+    if kind.rolls(before) or not _other_hardware(kind, new, before, injection, context):
+        return injection
+    return replace(injection, warnings=(Warn("type-kept", {"kind": kind.kind}), *injection.warnings))
+
+
+def _other_hardware(kind: Kind[Any], new: Any, before: Any, injection: Injection, context: Context) -> bool:
+    """Whether the object asks for another accelerator than before, or its own keys say so."""
+    now, had = annotations.own(_plain_annotations(new)), annotations.own(annotations_of(before.metadata))
+    if any(now.get(key) != had.get(key) for key in KINDS):
+        return True
+    try:
+        targets = targets_of(kind, before, context)
+    except Denied:
+        return False
+    return bool(injection.types) and {*injection.types} != {t.resolution.accelerator.name for t in targets}
+
+
+def _kept_by_kueue(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
+    """Kueue refuses every change of the templates, and of the size, of what it manages: other updates are to pass.
+
+    Source: https://github.com/kubernetes-sigs/kueue/blob/v0.17.0/pkg/controller/jobs/leaderworkerset/leaderworkerset_webhook.go
+    (ValidateUpdate)
+    """
+    try:
+        now = view(kind, new)
+    except msgspec.ValidationError as error:
+        return tolerated(Denied("unreadable", where="the object", value=error))
+    return keep_stored(kind, now, old, context)
 
 
 def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, context: Context) -> Injection:
@@ -183,7 +250,8 @@ def _stale(kind: Kind[Any], new: Any, before: Any, context: Context) -> Iterator
         copies = []
     changed = _meant(kind, own) != _meant(kind, before)
     written = _written(kind, before, context, amounts=bool(files))
-    found = list(_present(new, (edit for edit in written if changed or not _hint(kind, edit)), alone))
+    hints = frozenset(kind.hints(before))
+    found = list(_present(new, (edit for edit in written if changed or not _hint(edit, hints)), alone))
     bare = view(kind, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
     again = {_known(edit) for edit in inject(kind, bare, context).edits if not isinstance(edit, Remove)}
     stale = [*copies, *(where for edit, where in found if _known(edit) not in again)]
@@ -223,14 +291,14 @@ def _left_alone(off: Sequence[tuple[Path, bool]], path: Path) -> bool:
     return bool(switches) and all(switches)
 
 
-def _hint(kind: Kind[Any], edit: Put | Append) -> bool:
+def _hint(edit: Put | Append, hints: Collection[Path]) -> bool:
     """Whether the value also determines what is meant, like amounts of devices."""
-    return edit.path in kind.hints or "resources" in edit.path
+    return edit.path in hints or "resources" in edit.path
 
 
 def _meant(kind: Kind[Any], obj: Any) -> list[Any]:
     """What decides which hardware it is, and how much of it."""
-    return [*_words(kind, obj, KINDS), *(at(obj, hint) for hint in kind.hints)]
+    return [*_words(kind, obj, KINDS), *(at(obj, hint) for hint in kind.hints(obj))]
 
 
 def _words(kind: Kind[Any], obj: Any, keys: Sequence[str]) -> list[Any]:
@@ -415,8 +483,11 @@ def _last_applied(new: Any) -> Any:
 
 
 def _covers(fields: Any, obj: Any, path: Path) -> bool:
-    """Whether managed fields contain this field; list items are identified by their keys."""
+    """Whether managed fields contain this field; list items are identified by their keys, and a list without keys
+    is one field."""
     for segment in path:
+        if fields == {} and isinstance(segment, int):
+            return True
         obj = child(obj, segment)
         name = at(obj, ("name",)) if isinstance(segment, int) else None
         key = f"f:{segment}" if name is None else "k:" + msgspec.json.encode({"name": name}).decode()

@@ -75,9 +75,5 @@ tasks.exists(t, {{ include "accel-injector.limits" (dict "spec" "t.?template.?sp
 {{/* Whether an UPDATE changes what the user wrote. Argument: the kind. */}}
 {{- define "accel-injector.changed" -}}
 !has(object.metadata.deletionTimestamp) &&
-{{ if .follows -}}
 (object.?{{ .reapply }} != oldObject.?{{ .reapply }} || object.metadata.?annotations != oldObject.metadata.?annotations)
-{{- else -}}
-object.?{{ .reapply }} != oldObject.?{{ .reapply }}
-{{- end -}}
 {{- end -}}

@@ -35,6 +35,7 @@ KUEUE_TOPOLOGY: Final = (
     "kueue.x-k8s.io/podset-preferred-topology",
     "kueue.x-k8s.io/podset-unconstrained-topology",
     "kueue.x-k8s.io/podset-slice-required-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints",
 )
 """Source: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
 
@@ -221,7 +222,8 @@ def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, contex
     index, _ = _job_of(jobset, target)
     path = ("spec", "replicatedJobs", index, "template", "metadata")
     own = (job.template or NO_TEMPLATE).metadata
-    exclusive = any(annotations_of(m).get(EXCLUSIVE) for m in (jobset.metadata, own))
+    # Its webhook reads the Pod's annotation, which JobSet overwrites with ours from the Job template.
+    exclusive = any(annotations_of(m).get(EXCLUSIVE) for m in (jobset.metadata, own, target.template.view.metadata))
     if target.resolution.scheduling.volcano:
         if not exclusive:
             yield from min_member(own, path, target.resolution.accelerator.hosts)

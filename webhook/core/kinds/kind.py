@@ -95,13 +95,12 @@ class Kind(Generic[V]):
     patched: bool = True
     """False: only validated at admission; its Pods are injected instead."""
     reapply: str = ""
-    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type; "judged" ones only
-    produce denials and warnings. Else empty."""
+    """On UPDATE: "immutable" templates keep their stored values, "mutable" ones follow the type, "restored" ones too if
+    the stored object was injected; "judged" ones only produce denials and warnings. Else empty."""
+    held_by_kueue: bool = False
+    """Whether Kueue refuses every change of the templates of a stored object in a queue."""
     counts_slices: bool = False
     """Whether several of its slices can form one job."""
-    hints: tuple[Path, ...] = ()
-    """Paths outside the templates whose value also indicates which form of a type is meant."""
-
     queued: Path | None = ("metadata",)
     """The metadata of what a queue holds as one; None: the object's, which is not ours to write."""
 
@@ -138,6 +137,14 @@ class Kind(Generic[V]):
     def slices(self, _obj: V, _target: Target) -> int | None:
         """How many slices, or groups of one, a template makes; None if the kind does not define it."""
         return None
+
+    def rolls(self, _obj: V) -> bool:
+        """Whether its controller replaces the Pods when a template changes."""
+        return True
+
+    def hints(self, _obj: V) -> Iterable[Path]:
+        """Paths outside the templates whose value also indicates which form of a type is meant."""
+        return ()
 
     def stripped(self, obj: V) -> V:
         """The object without what injection writes, for kinds whose templates can change."""

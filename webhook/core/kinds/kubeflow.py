@@ -17,7 +17,7 @@ from webhook.core.kinds.kind import (
     whole_slices,
     worker_ids,
 )
-from webhook.core.messages import Denied
+from webhook.core.messages import Denied, Warn
 from webhook.core.schema.kubeflow import Role, TrainingJob
 from webhook.core.schema.pod import NO_METADATA
 from webhook.core.template import NOBODY, PodTemplate
@@ -26,6 +26,13 @@ WORKER: Final = "worker"
 LEADS: Final = ("master", "chief")
 """Roles that train along with the workers, as rank 0."""
 LAUNCHER: Final = "launcher"
+
+BLIND: Final = "kubeflow.org/v2beta1"
+"""The version whose operator hides NVIDIA GPUs from a launcher that does not work: it empties NVIDIA_VISIBLE_DEVICES.
+
+Source: https://github.com/kubeflow/mpi-operator/blob/v0.8.0/pkg/controller/mpi_job_controller.go
+"""
+NVIDIA: Final = "nvidia"
 
 FIELDS: Final = ("pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs")
 
@@ -57,6 +64,17 @@ def _pods(job: TrainingJob, targets: Targets) -> Iterator[tuple[Accelerator, int
         if hardware.hosts > 1 and name.lower() == LAUNCHER and not _launcher_works(job):
             raise Denied("one-pod", where=name, value=hardware.name, hosts=hardware.hosts, what=f"a {name}")
         yield hardware, roles[name].pods
+
+
+def _blind_launcher(job: TrainingJob, targets: Targets) -> Iterator[Warn]:
+    """Warns about GPUs of a launcher that are counted, and that it cannot see."""
+    if job.apiVersion != BLIND or _launcher_works(job):
+        return
+    for target in targets:
+        resolution = target.resolution
+        by_runtime = resolution.accelerator.family == NVIDIA and resolution.request.mode != "host"
+        if by_runtime and target.template.name.lower() == LAUNCHER:
+            yield Warn("launcher-blind", {"name": target.template.name})
 
 
 def _without_leads(job: TrainingJob, targets: Targets) -> Targets:
@@ -105,6 +123,7 @@ class TrainingOperatorJob(Kind[TrainingJob]):
             check_reach(job.metadata, next(iter(places.values()), None))
         yield from worker_ids(targets)
         yield from whole_slices(_pods(job, targets))
+        yield from _blind_launcher(job, targets)
 
 
 @final

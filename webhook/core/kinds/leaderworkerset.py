@@ -198,7 +198,7 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
     pods = ""
     decides_children = True
     reapply = "mutable"
-    hints: tuple[Path, ...] = ((*ROOT, "size"),)
+    held_by_kueue = True
 
     def templates(self, lws: schema.LeaderWorkerSet) -> Iterator[PodTemplate]:
         """leaderTemplate, if there is one (else workerTemplate is also the leader's), and workerTemplate."""
@@ -227,6 +227,10 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
             yield from host_names(lws.metadata, 0, _slice(leader, worker).resolution.accelerator.hosts - 1)
         if holds and any(t.resolution.accelerator.slice is not None for t in targets):
             yield from _leader_id(group_of(lws))
+
+    def hints(self, _lws: schema.LeaderWorkerSet) -> tuple[Path, ...]:
+        """A size may be a number of hosts, or one more."""
+        return ((*ROOT, "size"),)
 
     def stripped(self, lws: schema.LeaderWorkerSet) -> schema.LeaderWorkerSet:
         """The set without anything that injection writes."""

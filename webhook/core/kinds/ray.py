@@ -10,11 +10,20 @@ from typing import Final, TypeVar, final
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, check_reach, inject_key_only
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Path, Put
+from webhook.core.resolution import stripped_view
 from webhook.core.rules.rule import container_path
 from webhook.core.schema import ray as schema
-from webhook.core.schema.pod import NO_METADATA
-from webhook.core.schema.ray import NO_CLUSTER, NO_HEAD, RayClusterSpec, WorkerGroup
-from webhook.core.template import KUBERAY, PodTemplate
+from webhook.core.schema.pod import NO_METADATA, Container
+from webhook.core.schema.ray import (
+    NO_CLUSTER,
+    NO_HEAD,
+    HeadGroup,
+    RayClusterSpec,
+    RayJobSpec,
+    RayServiceSpec,
+    WorkerGroup,
+)
+from webhook.core.template import KUBERAY, PodTemplate, containers_of
 
 HEAD: Final = "headGroupSpec"
 V = TypeVar("V", bound=schema.AnyRay)
@@ -39,7 +48,7 @@ def groups_of(cluster: RayClusterSpec) -> Iterator[tuple[int, WorkerGroup]]:
 SLICES: Final = "MEGASCALE_NUM_SLICES"
 
 
-def _slices(target: Target, group: WorkerGroup) -> Iterator[Edit | Warn]:
+def _slices(target: Target, group: WorkerGroup, *, autoscaled: bool) -> Iterator[Edit | Warn]:
     """How many replicas of a group are slices of one job; KubeRay's TPU webhook fills in the rest.
 
     Source: https://github.com/ai-on-gke/kuberay-tpu-webhook/blob/main/main.go
@@ -50,17 +59,37 @@ def _slices(target: Target, group: WorkerGroup) -> Iterator[Edit | Warn]:
     if number < 2:
         yield Warn("multislice-unused", {"why": f"{target.template.name} has fewer than two replicas"})
         return
-    for device_container in target.resolution.device_containers:
-        if not any(e is not None and e.name == SLICES for e in device_container.container.env or ()):
-            path = (*target.template.path, *container_path(device_container), "env")
-            yield Append(path, {"name": SLICES, "value": str(number)}, key=("name",))
+    untold = [h for h in target.resolution.device_containers if not _says_slices(h.container)]
+    if untold and autoscaled and group.minReplicas != group.maxReplicas:
+        yield Warn("slices-autoscaled", {"name": target.template.name, "number": number})
+    for device_container in untold:
+        path = (*target.template.path, *container_path(device_container), "env")
+        yield Append(path, {"name": SLICES, "value": str(number)}, key=("name",))
+
+
+def _says_slices(container: Container) -> bool:
+    return any(e is not None and e.name == SLICES for e in container.env or ())
+
+
+def _stripped(cluster: RayClusterSpec) -> RayClusterSpec:
+    """The cluster without anything that injection writes."""
+    head, groups = (cluster.headGroupSpec or NO_HEAD).template, cluster.workerGroupSpecs
+    return RayClusterSpec(
+        headGroupSpec=None if head is None else HeadGroup(template=stripped_view(head)),
+        workerGroupSpecs=None if groups is None else [None if g is None else _stripped_group(g) for g in groups],
+    )
+
+
+def _stripped_group(group: WorkerGroup) -> WorkerGroup:
+    template = None if group.template is None else stripped_view(group.template)
+    return WorkerGroup(groupName=group.groupName, replicas=group.replicas, template=template)
 
 
 class Ray(Kind[V]):
     """What the three kinds have in common: a cluster."""
 
     group = "ray.io"
-    reapply = "judged"
+    reapply = "restored"
     counts_slices = True
 
     def templates(self, ray: V) -> Iterator[PodTemplate]:
@@ -90,7 +119,7 @@ class Ray(Kind[V]):
         for target in targets:
             hardware, index = target.resolution.accelerator, target.template.path[-2]
             if isinstance(index, int):
-                yield from _slices(target, groups[index])
+                yield from _slices(target, groups[index], autoscaled=bool(cluster.enableInTreeAutoscaling))
             if hardware.hosts == 1:
                 continue
             if not isinstance(index, int):
@@ -102,6 +131,20 @@ class Ray(Kind[V]):
             elif number != hardware.hosts:
                 where = f"{target.template.name}: numOfHosts"
                 raise Denied("hosts-conflict", where=where, value=number, type=hardware.name, hosts=hardware.hosts)
+
+    def rolls(self, _ray: V) -> bool:
+        """Not if KubeRay has already made the Pods."""
+        return False
+
+    def hints(self, ray: V) -> Iterator[Path]:
+        """The hosts of each group, and its number of slices: an autoscaler that changes the replicas must not change a
+        template, for which KubeRay may replace every Pod."""
+        path, cluster = cluster_of(ray)
+        for index, group in groups_of(cluster):
+            yield (*path, "workerGroupSpecs", index, "numOfHosts")
+            for list_name, i, container in containers_of(group.template.spec if group.template else None):
+                if _says_slices(container):
+                    yield (*path, "workerGroupSpecs", index, "template", "spec", list_name, i, "env")
 
     def slices(self, ray: V, target: Target) -> int | None:
         """Each replica of a worker group is one."""
@@ -119,6 +162,15 @@ class RayCluster(Ray[schema.RayCluster]):
     decides_children = False
     view = schema.RayCluster
 
+    def rolls(self, ray: schema.RayCluster) -> bool:
+        """Source: https://github.com/ray-project/kuberay/blob/v1.6.0/ray-operator/controllers/ray/raycluster_controller.go"""
+        strategy = None if ray.spec is None else ray.spec.upgradeStrategy
+        return strategy is not None and strategy.type == "Recreate"
+
+    def stripped(self, ray: schema.RayCluster) -> schema.RayCluster:
+        """Its cluster without anything that injection writes."""
+        return schema.RayCluster(spec=_stripped(cluster_of(ray)[1]))
+
 
 @final
 class RayJob(Ray[schema.RayJob]):
@@ -130,6 +182,10 @@ class RayJob(Ray[schema.RayJob]):
     decides_children = True  # the Job that submits
     view = schema.RayJob
 
+    def stripped(self, ray: schema.RayJob) -> schema.RayJob:
+        """Its cluster without anything that injection writes."""
+        return schema.RayJob(spec=RayJobSpec(rayClusterSpec=_stripped(cluster_of(ray)[1])))
+
 
 @final
 class RayService(Ray[schema.RayService]):
@@ -140,6 +196,17 @@ class RayService(Ray[schema.RayService]):
     pods = ""
     decides_children = False
     view = schema.RayService
+
+    def rolls(self, _ray: schema.RayService) -> bool:
+        """It makes a new cluster whenever `rayClusterConfig` changes.
+
+        Source: https://github.com/ray-project/kuberay/blob/v1.6.0/ray-operator/controllers/ray/rayservice_controller.go
+        """
+        return True
+
+    def stripped(self, ray: schema.RayService) -> schema.RayService:
+        """Its cluster without anything that injection writes."""
+        return schema.RayService(spec=RayServiceSpec(rayClusterConfig=_stripped(cluster_of(ray)[1])))
 
 
 RAYCLUSTER: Final = RayCluster()

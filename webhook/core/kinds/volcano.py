@@ -78,12 +78,13 @@ def _is_tpu(resource: str) -> bool:
     return resource == TPU_RESOURCE or resource.startswith(LEGACY_RESOURCES)
 
 
-def _gang_off(job: schema.VolcanoJob, scheduler: str, asked: bool) -> Findings:
+def _gang_off(job: schema.VolcanoJob, scheduler: str, *, asked: bool, stored: bool) -> Findings:
     """Pods start at once, whatever the cluster has; and no success before all have succeeded, since with minAvailable 0
     Volcano considers a Job complete even if every Pod failed.
 
     Volcano replaces a Job's minAvailable 0 by its tasks' sum, so each task needs its own.
     Source: https://github.com/volcano-sh/volcano/blob/master/pkg/webhooks/admission/jobs/mutate/mutate_job.go
+    Source: https://github.com/volcano-sh/volcano/blob/master/pkg/webhooks/admission/jobs/validate/admit_job.go
     """
     spec = job.spec or NO_JOB
     replicas = 0
@@ -96,6 +97,8 @@ def _gang_off(job: schema.VolcanoJob, scheduler: str, asked: bool) -> Findings:
     yield Put(("spec", "minAvailable"), 0)
     if spec.minSuccess is None and replicas > 0:
         yield Put(("spec", "minSuccess"), replicas)
+    elif stored and replicas and spec.minSuccess != replicas:  # Volcano lets replicas change, and minSuccess not
+        yield Warn("min-success", {"number": spec.minSuccess, "replicas": replicas})
     yield from _scheduler(job, scheduler, warn=asked)
     if not asked and not _ours(spec.schedulerName, scheduler):
         yield Warn("tpu-scheduler-kept", {"name": spec.schedulerName})
@@ -172,7 +175,8 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
         yield from worker_ids(targets)
         tpu = any(t.resolution.accelerator.slice is not None for t in targets) or _detected(job, context)
         if tpu and wish.scheduler != scheduling.VOLCANO:
-            yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked)
+            stored = any(t.resolution.stored for t in targets)
+            yield from _gang_off(job, wish.scheduler or scheduling.DEFAULT, asked=asked, stored=stored)
         elif wish.scheduler is not None:
             yield from _scheduler(job, wish.scheduler, warn=asked)
         if wish.queue is not None and wish.scheduler not in (None, scheduling.VOLCANO, scheduling.DEFAULT):

@@ -5,9 +5,10 @@ from typing import Final
 
 from webhook.core import annotations
 from webhook.core.catalogue.accelerator import toleration
+from webhook.core.devices import runs_beside
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Append, Edit, Put
-from webhook.core.resolution import Resolution
+from webhook.core.resolution import DEVICES_PER_NODE, Resolution, devices_per_node
 from webhook.core.rules.rule import Found, Rule
 from webhook.core.schema.pod import Expression, NodeSelectorTerm, Toleration
 from webhook.core.template import PodTemplate
@@ -23,8 +24,9 @@ def node_selector(template: PodTemplate, resolution: Resolution) -> Found:
         platform = resolution.site.config.platform
         found.append(Warn("not-pinned", {"type": hardware.name, "platform": platform, "resource": hardware.resource}))
     wanted = {k: v for k, v in hardware.selector if not (k == TPU_TOPOLOGY and resolution.formed)}
-    if not resolution.stored:
-        check_affinity(template, f"{annotations.TYPE} {hardware.name}", wanted)
+    if not resolution.stored and (template.spec.affinity is not None or have):
+        check_affinity(template, f"{annotations.TYPE} {hardware.name}", wanted | _number(resolution))
+        _check_number(template, resolution)
     for label, values in wanted.items():
         value = have.get(label)
         if value is None:
@@ -32,6 +34,28 @@ def node_selector(template: PodTemplate, resolution: Resolution) -> Found:
         elif value not in values and not resolution.stored:
             raise _conflict(f"nodeSelector {label}", value, f"{annotations.TYPE} {hardware.name}", values)
     return found
+
+
+def _number(resolution: Resolution) -> dict[str, tuple[str, ...]]:
+    """The label with the number of a node's devices, where the type says it."""
+    hardware = resolution.accelerator
+    if hardware.slice is None or not hardware.selector or resolution.site.config.platform != "gke":
+        return {}
+    return {DEVICES_PER_NODE: (str(hardware.slice.chips_per_host),)}
+
+
+def _check_number(template: PodTemplate, resolution: Resolution) -> None:
+    """Raises `Denied` if the user selects nodes with another number of chips, or with fewer GPUs than the Pod needs."""
+    number = devices_per_node(template)
+    if number is None or resolution.site.config.platform != "gke":
+        return
+    where, source = f"nodeSelector {DEVICES_PER_NODE}", f"{annotations.TYPE} {resolution.accelerator.name}"
+    for values in _number(resolution).values():
+        if str(number) not in values:
+            raise _conflict(where, str(number), source, values)
+    together = sum(h.devices for h in resolution.device_containers if runs_beside(h.list_name, h.container))
+    if number < together:
+        raise Denied("selector-conflict", where=where, value=number, source=source, want=f'"{together}" or more')
 
 
 def _pin(template: PodTemplate, label: str, values: tuple[str, ...]) -> Iterable[Edit]:

@@ -24,5 +24,6 @@ class TrainingSpec(View, frozen=True, gc=False):
 
 
 class TrainingJob(View, frozen=True, gc=False):
+    apiVersion: Name | None = None
     metadata: Metadata | None = None
     spec: TrainingSpec | None = None

@@ -38,6 +38,7 @@ class Labels(View, frozen=True, gc=False):
     """The labels that are read here: a JobSet's Pod has about twenty, and decoding each costs time."""
 
     kueue_queue: Value | None = msgspec.field(name="kueue.x-k8s.io/queue-name", default=None)
+    multikueue_origin: Value | None = msgspec.field(name="kueue.x-k8s.io/multikueue-origin", default=None)
     kai_queue: Value | None = msgspec.field(name="kai.scheduler/queue", default=None)
     yunikorn_queue: Value | None = msgspec.field(name="yunikorn.apache.org/queue", default=None)
     koordinator_quota: Value | None = msgspec.field(name="quota.scheduling.koordinator.sh/name", default=None)

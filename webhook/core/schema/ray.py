@@ -10,11 +10,19 @@ class HeadGroup(View, frozen=True, gc=False):
 class WorkerGroup(View, frozen=True, gc=False):
     groupName: Name | None = None
     replicas: Number | None = None
+    minReplicas: Number | None = None
+    maxReplicas: Number | None = None
     numOfHosts: Number | None = None
     template: Template | None = None
 
 
+class UpgradeStrategy(View, frozen=True, gc=False):
+    type: Name | None = None
+
+
 class RayClusterSpec(View, frozen=True, gc=False):
+    upgradeStrategy: UpgradeStrategy | None = None
+    enableInTreeAutoscaling: bool | None = None
     headGroupSpec: HeadGroup | None = None
     workerGroupSpecs: list[WorkerGroup | None] | None = None
 

@@ -355,8 +355,8 @@ class Claims(_Settings, frozen=True, kw_only=True):
     """Resource claims (DRA) that Pods have themselves."""
 
     devices: tuple[str, ...] = ()
-    """Names, or shell patterns, of claims, ResourceClaims or ResourceClaimTemplates that are the devices: a Pod that
-    has one gets no device resource in addition."""
+    """Names, or shell patterns, of claims, ResourceClaims, ResourceClaimTemplates or device classes that are the
+    devices: a Pod that has one gets no device resource in addition."""
 
     def __post_init__(self) -> None:
         if len(self.devices) > MAX_CLAIM_PATTERNS:
