@@ -54,7 +54,7 @@ def asked_amounts(container: Container, resource: str) -> list[tuple[str, object
 def asked(within: str, container: Container, resource: str) -> int | None:
     """The devices that a container already requests; None if it does not mention them.
 
-    Limits and requests of an extended resource must be equal, and integers:
+    A 0 is no amount beside another. Limits and requests of an extended resource must be equal, and integers:
     https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources
     """
     found: int | None = None
@@ -65,7 +65,7 @@ def asked(within: str, container: Container, resource: str) -> int | None:
             if isinstance(amount, str):
                 limits.check(where, amount, limits.QUANTITY)
             raise Denied("bad-value", where=where, value=amount, valid="a whole number")
-        if found is not None and found != count:
+        if found and count and found != count:
             raise Denied(
                 "devices-conflict",
                 where=_named_part(within, container, part),
@@ -75,7 +75,7 @@ def asked(within: str, container: Container, resource: str) -> int | None:
                 gives=f"says {found}",
                 valid=f"{found} in both",
             )
-        found = count
+        found = found or count
     return found
 
 

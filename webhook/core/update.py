@@ -1,7 +1,8 @@
-"""What an UPDATE becomes, given the stored object; the kind's `reapply` says which of three ways. Pure.
+"""What an UPDATE becomes, given the stored object; the kind's `reapply` says which of four ways. Pure.
 
     "immutable"  keep_stored  injected again, with the values that are stored; never denied
     "mutable"    follow_type  injected again; what the stored object's type left in it is removed first
+    "restored"   restore      the same if the stored object was injected, else judged
     "judged"     judge        nothing is injected: denials and warnings only
 
 Most of this module is the second. The API server merges: an apply keeps every field that the file does not name, so
