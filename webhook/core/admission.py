@@ -182,7 +182,7 @@ def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) 
     """Warnings about keys of ours that injection did not read. A controlled object has them from its owner: none."""
     if request.operation != "CREATE" or injection.skipped or controller_of(obj.metadata) is not None:
         return []
-    if unread.mentions(body) == injection.mentions:
+    if not unread.has_more_than(injection.mentions, body):
         return []
     return unread.unread(review.plain(review.decode(body).object), obj)
 
