@@ -226,7 +226,7 @@ def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site)
         return update.follow_type(workload, review.plain(request.object), old, context)
     if workload.reapply == "restored":
         return update.restore(workload, review.plain(request.object), old, context)
-    return update.keep_stored(workload, obj, old, context)
+    return update.keep_stored(workload, obj, review.plain(request.object), old, context)
 
 
 PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3
