@@ -239,9 +239,10 @@ def _requests(kind: Kind[Any], obj: Any) -> list[Any]:
     return words
 
 
-def _plain_annotations(obj: Any) -> dict[str, Any]:
+def _plain_annotations(obj: Any) -> dict[str, str | None]:
+    """Those that are texts: of a kind without a schema they can be anything, which its view reports."""
     found = at(obj, ("metadata", "annotations"))
-    return found if isinstance(found, dict) else {}
+    return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
 
 def view(kind: Kind[Any], obj: Any) -> Any:
