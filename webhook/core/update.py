@@ -39,6 +39,7 @@ from webhook.core.patch import (
     without,
 )
 from webhook.core.resolution import Resolution, stripped
+from webhook.core.rules.node_pool import CHOICES, is_placement, without_placement
 from webhook.core.rules.rules import apply_rules
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
@@ -65,7 +66,8 @@ def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Inject
 
 def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
     """One warning about what the new object would have got but the stored one no longer can."""
-    differing = [e for e in fresh if not isinstance(e, Remove) and stored(e, old) != e.value]
+    lasting = [e for e in without_placement(fresh) if not isinstance(e, Remove)]
+    differing = [e for e in lasting if stored(e, old) != e.value]
     if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
         return (Warn("never-injected"),)
     return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
@@ -136,7 +138,8 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         if _requests(kind, view(kind, new)) != _requests(kind, before) and _understood(kind, before, context):
             raise
         return tolerated(denied)
-    return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
+    injection = _placed_once(kind, _queued_once(kind, injection, base, before, context), before)
+    return replace(injection, leftovers=tuple(stale), base=base)
 
 
 def restore(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
@@ -198,6 +201,29 @@ def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, 
     return replace(injection, sections=tuple(s for s in sections if s.edits), warnings=(*injection.warnings, *warnings))
 
 
+def _placed_once(kind: Kind[Any], injection: Injection, before: Any) -> Injection:
+    """Without a new node-pool rule for a template that was injected without it, and still has the same type: another
+    change, be it of the number of replicas, would replace every Pod for it.
+    """
+    if any(annotations_of(before.metadata).get(key) for key in CHOICES):
+        return injection
+    had = {template.path: template for template in kind.templates(before)}
+    sections = []
+    for section in injection.sections:
+        template = had.get(section.path)
+        kept = template is not None and labels_of(template.view.metadata).multi_host is None
+        if kept and template is not None and _same_injected(section, template):
+            section = Section(section.path, without_placement(section.edits))
+        sections.append(section)
+    return replace(injection, sections=tuple(s for s in sections if s.edits))
+
+
+def _same_injected(section: Section, template: PodTemplate) -> bool:
+    """Whether the template was injected with the type that it gets now."""
+    names = [e.value for e in section.edits if isinstance(e, Put) and e.path == ("metadata", "annotations", INJECTED)]
+    return names == [template.annotations.get(INJECTED)]
+
+
 def _is_as_it_was(new: Any, old: Any) -> bool:
     """Whether neither the spec nor our keys have changed: only another annotation, a label, a status."""
     before, now = annotations.own(_plain_annotations(old)), annotations.own(_plain_annotations(new))
@@ -253,10 +279,20 @@ def _stale(kind: Kind[Any], new: Any, before: Any, context: Context) -> Iterator
     hints = frozenset(kind.hints(before))
     found = list(_present(new, (edit for edit in written if changed or not _hint(edit, hints)), alone))
     bare = view(kind, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
-    again = {_known(edit) for edit in inject(kind, bare, context).edits if not isinstance(edit, Remove)}
+    again = {_known(edit) for edit in _again(kind, bare, before, context) if not isinstance(edit, Remove)}
     stale = [*copies, *(where for edit, where in found if _known(edit) not in again)]
     off = _switches(kind, now)
     yield from (where for where in stale if not _left_alone(off, where.path))
+
+
+def _again(kind: Kind[Any], bare: Any, before: Any, context: Context) -> Iterator[Edit]:
+    """What an object without our values gets: also the placement that it has by earlier rules, if it still fits and
+    the hardware is the same, since another one would replace every Pod."""
+    injection = inject(kind, bare, context)
+    yield from injection.edits
+    if {*injection.types} == {target.resolution.accelerator.name for target in targets_of(kind, before, context)}:
+        earlier = outside(kind, bare, targets_of(kind, bare, context), replace(context, stored=True))
+        yield from (edit for edit in _values(earlier) if is_placement(edit))
 
 
 def _known(edit: Put | Append | Amend) -> tuple[Path, bytes]:
@@ -363,7 +399,7 @@ def _written(kind: Kind[Any], before: Any, context: Context, *, amounts: bool) -
         for edit in _values(within(target.template.path, found)):
             if ours or "resources" not in edit.path:
                 yield edit
-    yield from _values(outside(kind, kind.stripped(before), targets, context))
+    yield from _values(outside(kind, kind.stripped(before), targets, replace(context, stored=True)))
 
 
 def _usual(resolution: Resolution) -> bool:

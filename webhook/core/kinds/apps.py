@@ -27,6 +27,7 @@ from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, NO_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
 from webhook.core.schema.pod import NO_METADATA
+from webhook.core.slice_keys import BY_POD, JOB, SliceKeys, ours
 from webhook.core.template import NOBODY, PodTemplate, controller_of
 
 
@@ -100,6 +101,16 @@ class StatefulSet(Checked):
         """If the Pods are one slice, a Pod's index is its host's."""
         return [_with_hosts(app, target) for target in unindexed(targets)]
 
+    def slice_keys(self, app: App, target: Target, _targets: Targets, context: Context) -> SliceKeys | None:
+        """A Pod's index says its slice, when the Pod is admitted; of a set that is one slice, its name."""
+        name, one = (
+            (app.metadata or NO_METADATA).name,
+            (app.spec or NO_SPEC).pods == target.resolution.accelerator.hosts,
+        )
+        if not context.offline:
+            return BY_POD
+        return ours(slices.nth_slice(name, 0)) if one and name else None
+
     def object_edits(self, app: App, targets: Targets, _context: Context) -> Findings:
         """A StatefulSet has an index; the user must ensure whole slices of Pods that start together."""
         spec = app.spec or NO_SPEC
@@ -111,17 +122,23 @@ class StatefulSet(Checked):
                 yield Warn(
                     "replicas-not-slices", {"replicas": spec.pods, "type": hardware.name, "hosts": hardware.hosts}
                 )
+            if (start := _start(spec)) % hardware.hosts:
+                yield Warn("ordinals-not-slices", {"start": start, "type": hardware.name, "hosts": hardware.hosts})
             if spec.podManagementPolicy != "Parallel":
                 yield Warn("not-parallel", {"type": hardware.name})
             yield from host_names(app.metadata, max(spec.pods - 1, 0))
         yield from worker_ids(targets)
 
 
+def _start(spec: schema.AppSpec) -> int:
+    """The first Pod's index."""
+    return (spec.ordinals and spec.ordinals.start) or 0
+
+
 def _with_hosts(app: App, target: Target) -> Target:
     """The target with its host names, if the Pods from index 0 on are exactly the hosts of one slice."""
     spec, name, resolution = app.spec or NO_SPEC, (app.metadata or NO_METADATA).name, target.resolution
-    start = spec.ordinals.start if spec.ordinals is not None else 0
-    if resolution.worker is None or not name or not spec.serviceName or start:
+    if resolution.worker is None or not name or not spec.serviceName or _start(spec):
         return target
     if not resolution.multi_host or spec.pods != resolution.accelerator.hosts:
         return target
@@ -165,6 +182,10 @@ class CronJob(Kind[schema.CronJob]):
     def resolve_group(self, _cron: schema.CronJob, targets: Targets, _context: Context) -> Targets:
         """The hosts of each Job's slice, whose name is not known yet."""
         return [with_hosts(target, None) for target in targets]
+
+    def slice_keys(self, _obj: schema.CronJob, _target: Target, _targets: Targets, _context: Context) -> SliceKeys:
+        """Each of its Jobs is a slice."""
+        return JOB
 
     def object_edits(self, cron: schema.CronJob, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, as the Job gets them at its admission."""

@@ -11,6 +11,8 @@ from webhook.core.resolution import Resolution
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
+from webhook.core.slice_keys import JOB as JOB_KEYS
+from webhook.core.slice_keys import SliceKeys
 from webhook.core.template import PodTemplate, annotations_of
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
@@ -128,6 +130,10 @@ class Job(Kind[schema.Job]):
         """The hosts of a slice find each other through the headless Service that `subdomain` names."""
         name = (job.metadata or NO_METADATA).name
         return [with_hosts(target, name) for target in targets]
+
+    def slice_keys(self, _obj: schema.Job, _target: Target, _targets: Targets, _context: Context) -> SliceKeys:
+        """It is a slice."""
+        return JOB_KEYS
 
     def object_edits(self, job: schema.Job, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, for a multi-host slice."""

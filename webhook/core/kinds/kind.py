@@ -15,6 +15,7 @@ from webhook.core.patch import Edit, Path
 from webhook.core.resolution import Resolution, Worker
 from webhook.core.schema.pod import NO_METADATA, Metadata
 from webhook.core.site import Site
+from webhook.core.slice_keys import SliceKeys
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 
@@ -130,6 +131,10 @@ class Kind(Generic[V]):
         """The targets with what only the whole object knows (slices, worker names); may deny."""
         return targets
 
+    def slice_keys(self, _obj: V, _target: Target, _targets: Targets, _context: Context) -> SliceKeys | None:
+        """The labels that tell the slices of a multi-host target apart; None if no label does."""
+        return None
+
     def object_edits(self, _obj: V, _targets: Targets, _context: Context) -> Findings:
         """Edits and warnings outside the templates."""
         return ()
@@ -218,6 +223,12 @@ def divided_ids(target: Target) -> Iterator[Warn]:
         return
     if resolution.worker.index and slices.WORKER_ID in slices.unset(resolution):
         yield Warn("divided-worker-ids", {"type": resolution.accelerator.name})
+
+
+def are_one_slice(pods: Iterable[tuple[Accelerator, int]], hardware: Accelerator) -> bool:
+    """Whether these Pods of a multi-host type are exactly the hosts of one slice, and there are none of another."""
+    hosts = [(of, number) for of, number in pods if of.hosts > 1]
+    return all(of == hardware for of, _ in hosts) and sum(number for _, number in hosts) == hardware.hosts
 
 
 def whole_slices(pods: Iterable[tuple[Accelerator, int]]) -> Iterator[Warn]:

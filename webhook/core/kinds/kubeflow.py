@@ -11,6 +11,7 @@ from webhook.core.kinds.kind import (
     Kind,
     Target,
     Targets,
+    are_one_slice,
     check_reach,
     inject_key_only,
     unindexed,
@@ -20,6 +21,7 @@ from webhook.core.kinds.kind import (
 from webhook.core.messages import Denied, Warn
 from webhook.core.schema.kubeflow import Role, TrainingJob
 from webhook.core.schema.pod import NO_METADATA
+from webhook.core.slice_keys import TRAINING_JOB, SliceKeys
 from webhook.core.template import NOBODY, PodTemplate
 
 WORKER: Final = "worker"
@@ -115,6 +117,10 @@ class TrainingOperatorJob(Kind[TrainingJob]):
     def resolve_group(self, job: TrainingJob, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
         return unindexed(_without_leads(job, targets))
+
+    def slice_keys(self, job: TrainingJob, target: Target, targets: Targets, _context: Context) -> SliceKeys | None:
+        """The job is one slice, or nothing says which of its Pods belong together."""
+        return TRAINING_JOB if are_one_slice(_pods(job, targets), target.resolution.accelerator) else None
 
     def object_edits(self, job: TrainingJob, targets: Targets, _context: Context) -> Findings:
         """Whether the replicas are whole slices, and know their places."""

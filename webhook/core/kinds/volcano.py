@@ -13,13 +13,24 @@ from webhook.core import scheduling
 from webhook.core.annotations import INJECT, QUEUE, SCHEDULER, TYPE
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.catalogue.families import TPU_RESOURCE
-from webhook.core.kinds.kind import Context, Findings, Kind, Targets, unindexed, whole_slices, worker_ids
+from webhook.core.kinds.kind import (
+    Context,
+    Findings,
+    Kind,
+    Target,
+    Targets,
+    are_one_slice,
+    unindexed,
+    whole_slices,
+    worker_ids,
+)
 from webhook.core.messages import LONGEST_VALUE, Denied, Warn, quoted
 from webhook.core.patch import Edit, Put
 from webhook.core.rules.detect import resources
 from webhook.core.schema import volcano as schema
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC
 from webhook.core.schema.volcano import NO_JOB, Task
+from webhook.core.slice_keys import VOLCANO_JOB, VOLCANO_TASK, SliceKeys
 from webhook.core.template import NOBODY, PodTemplate, annotations_of, labels_of
 
 LEGACY_RESOURCES: Final = "cloud-tpus.google.com/"
@@ -183,6 +194,15 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
             yield from _foreign_queue(wish, targets, context)
         elif wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):
             yield Put(("spec", "queue"), wish.queue)
+
+    def slice_keys(
+        self, job: schema.VolcanoJob, target: Target, targets: Targets, _context: Context
+    ) -> SliceKeys | None:
+        """A task is a slice if each has as many replicas as its type has hosts; else the Job, if all are one slice."""
+        pods, hardware = list(_pods(job, targets)), target.resolution.accelerator
+        if are_one_slice(pods, hardware):
+            return VOLCANO_JOB
+        return VOLCANO_TASK if all(number == of.hosts for of, number in pods if of == hardware) else None
 
     def resolve_group(self, _job: schema.VolcanoJob, targets: Targets, _context: Context) -> Targets:
         """Its Pods have no index that a field can refer to."""
