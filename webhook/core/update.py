@@ -19,6 +19,7 @@ import msgspec
 
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, QUEUE, TYPE
+from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import Injection, inject, outside, targets_of, tolerated
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.last_applied import LAST_APPLIED, last_applied
@@ -138,7 +139,7 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         if _requests(kind, view(kind, new)) != _requests(kind, before) and _understood(kind, before, context):
             raise
         return tolerated(denied)
-    injection = _placed_once(kind, _queued_once(kind, injection, base, before, context), before)
+    injection = _placed_once(kind, _queued_once(kind, injection, base, before, context), base, before, context)
     return replace(injection, leftovers=tuple(stale), base=base)
 
 
@@ -201,27 +202,26 @@ def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, 
     return replace(injection, sections=tuple(s for s in sections if s.edits), warnings=(*injection.warnings, *warnings))
 
 
-def _placed_once(kind: Kind[Any], injection: Injection, before: Any) -> Injection:
-    """Without a new node-pool rule for a template that was injected without it, and still has the same type: another
-    change, be it of the number of replicas, would replace every Pod for it.
+def _placed_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, context: Context) -> Injection:
+    """Without a new node-pool rule for a template that was injected without it, and still has the same hardware:
+    another change, be it of the number of replicas, would replace every Pod for it.
     """
     if any(annotations_of(before.metadata).get(key) for key in CHOICES):
         return injection
-    had = {template.path: template for template in kind.templates(before)}
-    sections = []
-    for section in injection.sections:
-        template = had.get(section.path)
-        kept = template is not None and labels_of(template.view.metadata).multi_host is None
-        if kept and template is not None and _same_injected(section, template):
-            section = Section(section.path, without_placement(section.edits))
-        sections.append(section)
+    now, had = _hardware(kind, base, context), _hardware(kind, before, context)
+    old = [template for template in kind.templates(before) if INJECTED in template.annotations]
+    without_rule = [t.path for t in old if labels_of(t.view.metadata).multi_host is None]
+    kept = [path for path in without_rule if path in now and now[path] == had.get(path)]
+    sections = [Section(s.path, without_placement(s.edits)) if s.path in kept else s for s in injection.sections]
     return replace(injection, sections=tuple(s for s in sections if s.edits))
 
 
-def _same_injected(section: Section, template: PodTemplate) -> bool:
-    """Whether the template was injected with the type that it gets now."""
-    names = [e.value for e in section.edits if isinstance(e, Put) and e.path == ("metadata", "annotations", INJECTED)]
-    return names == [template.annotations.get(INJECTED)]
+def _hardware(kind: Kind[Any], obj: Any, context: Context) -> dict[Path, Accelerator]:
+    """What each template that asks means; nothing if it is not understood."""
+    try:
+        return {target.template.path: target.resolution.accelerator for target in targets_of(kind, obj, context)}
+    except Denied:
+        return {}
 
 
 def _is_as_it_was(new: Any, old: Any) -> bool:
@@ -290,7 +290,7 @@ def _again(kind: Kind[Any], bare: Any, before: Any, context: Context) -> Iterato
     the hardware is the same, since another one would replace every Pod."""
     injection = inject(kind, bare, context)
     yield from injection.edits
-    if {*injection.types} == {target.resolution.accelerator.name for target in targets_of(kind, before, context)}:
+    if injection.types and _hardware(kind, bare, context) == _hardware(kind, before, context):
         earlier = outside(kind, bare, targets_of(kind, bare, context), replace(context, stored=True))
         yield from (edit for edit in _values(earlier) if is_placement(edit))
 
