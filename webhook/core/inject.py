@@ -115,8 +115,8 @@ def _grouped(kind: Kind[Any], obj: Any, read: Targets, context: Context) -> Targ
     targets = kind.resolve_group(obj, read, context)
     if not any(target.resolution.multi_host for target in targets):
         return targets
-    keys = [kind.slice_keys(obj, target, targets, context) for target in targets]
-    return [Target(t.template, replace(t.resolution, slice_keys=found)) for t, found in zip(targets, keys, strict=True)]
+    keys = kind.slice_keys(obj, targets, context)
+    return [Target(t.template, replace(t.resolution, slice_keys=keys(t))) for t in targets]
 
 
 def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:

@@ -5,7 +5,7 @@ If a Deployment's ReplicaSet were patched, the Deployment would create ReplicaSe
 only offline, where no Pod admission follows. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from webhook.core import slices
@@ -101,15 +101,13 @@ class StatefulSet(Checked):
         """If the Pods are one slice, a Pod's index is its host's."""
         return [_with_hosts(app, target) for target in unindexed(targets)]
 
-    def slice_keys(self, app: App, target: Target, _targets: Targets, context: Context) -> SliceKeys | None:
+    def slice_keys(self, app: App, _targets: Targets, context: Context) -> Callable[[Target], SliceKeys | None]:
         """A Pod's index says its slice, when the Pod is admitted; of a set that is one slice, its name."""
-        name, one = (
-            (app.metadata or NO_METADATA).name,
-            (app.spec or NO_SPEC).pods == target.resolution.accelerator.hosts,
-        )
+        name, pods = (app.metadata or NO_METADATA).name or "", (app.spec or NO_SPEC).pods
         if not context.offline:
-            return BY_POD
-        return ours(slices.nth_slice(name, 0)) if one and name else None
+            return lambda _target: BY_POD
+        one = ours(slices.nth_slice(name, 0)) if name else None
+        return lambda target: one if pods == target.resolution.accelerator.hosts else None
 
     def object_edits(self, app: App, targets: Targets, _context: Context) -> Findings:
         """A StatefulSet has an index; the user must ensure whole slices of Pods that start together."""
@@ -183,9 +181,11 @@ class CronJob(Kind[schema.CronJob]):
         """The hosts of each Job's slice, whose name is not known yet."""
         return [with_hosts(target, None) for target in targets]
 
-    def slice_keys(self, _obj: schema.CronJob, _target: Target, _targets: Targets, _context: Context) -> SliceKeys:
+    def slice_keys(
+        self, _cron: schema.CronJob, _targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
         """Each of its Jobs is a slice."""
-        return JOB
+        return lambda _target: JOB
 
     def object_edits(self, cron: schema.CronJob, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, as the Job gets them at its admission."""

@@ -1,6 +1,6 @@
 """batch/v1 Job, and what the Job template of any kind needs for a multi-host slice. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from webhook.core import scheduling, slices
@@ -131,9 +131,11 @@ class Job(Kind[schema.Job]):
         name = (job.metadata or NO_METADATA).name
         return [with_hosts(target, name) for target in targets]
 
-    def slice_keys(self, _obj: schema.Job, _target: Target, _targets: Targets, _context: Context) -> SliceKeys:
+    def slice_keys(
+        self, _job: schema.Job, _targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
         """It is a slice."""
-        return JOB_KEYS
+        return lambda _target: JOB_KEYS
 
     def object_edits(self, job: schema.Job, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, for a multi-host slice."""

@@ -328,9 +328,11 @@ class JobSet(Kind[schema.JobSet]):
                 yield from _placement(jobset, job, target, context)
                 yield from divided_ids(target)
 
-    def slice_keys(self, _obj: schema.JobSet, _target: Target, _targets: Targets, _context: Context) -> SliceKeys:
+    def slice_keys(
+        self, _jobset: schema.JobSet, _targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
         """Each Job is a slice."""
-        return JOB
+        return lambda _target: JOB
 
     def slices(self, jobset: schema.JobSet, target: Target) -> int | None:
         """Each replica of a replicated job is one."""

@@ -3,7 +3,7 @@
 A kind is one module with a class, which may read more than its templates, and one entry in `registry.WORKLOADS`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, final
 
@@ -131,9 +131,9 @@ class Kind(Generic[V]):
         """The targets with what only the whole object knows (slices, worker names); may deny."""
         return targets
 
-    def slice_keys(self, _obj: V, _target: Target, _targets: Targets, _context: Context) -> SliceKeys | None:
-        """The labels that tell the slices of a multi-host target apart; None if no label does."""
-        return None
+    def slice_keys(self, _obj: V, _targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
+        """The labels that tell the slices of each multi-host target apart; None if no label does."""
+        return lambda _target: None
 
     def object_edits(self, _obj: V, _targets: Targets, _context: Context) -> Findings:
         """Edits and warnings outside the templates."""
@@ -225,10 +225,16 @@ def divided_ids(target: Target) -> Iterator[Warn]:
         yield Warn("divided-worker-ids", {"type": resolution.accelerator.name})
 
 
-def are_one_slice(pods: Iterable[tuple[Accelerator, int]], hardware: Accelerator) -> bool:
-    """Whether these Pods of a multi-host type are exactly the hosts of one slice, and there are none of another."""
-    hosts = [(of, number) for of, number in pods if of.hosts > 1]
-    return all(of == hardware for of, _ in hosts) and sum(number for _, number in hosts) == hardware.hosts
+def one_slice_of(pods: Iterable[tuple[Accelerator, int]]) -> Accelerator | None:
+    """The multi-host type of which these Pods are exactly one slice, if there is no other one."""
+    numbers: dict[Accelerator, int] = {}
+    for hardware, number in pods:
+        if hardware.hosts > 1:
+            numbers[hardware] = numbers.get(hardware, 0) + number
+    if len(numbers) != 1:
+        return None
+    ((hardware, number),) = numbers.items()
+    return hardware if number == hardware.hosts else None
 
 
 def whole_slices(pods: Iterable[tuple[Accelerator, int]]) -> Iterator[Warn]:

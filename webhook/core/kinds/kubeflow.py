@@ -1,6 +1,6 @@
 """PyTorchJob, TFJob, MPIJob: replicas by role, whose operators set all but the devices. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from webhook.core.annotations import TYPE
@@ -11,9 +11,9 @@ from webhook.core.kinds.kind import (
     Kind,
     Target,
     Targets,
-    are_one_slice,
     check_reach,
     inject_key_only,
+    one_slice_of,
     unindexed,
     whole_slices,
     worker_ids,
@@ -118,9 +118,10 @@ class TrainingOperatorJob(Kind[TrainingJob]):
         """Their Pods have no index that a field can refer to."""
         return unindexed(_without_leads(job, targets))
 
-    def slice_keys(self, job: TrainingJob, target: Target, targets: Targets, _context: Context) -> SliceKeys | None:
+    def slice_keys(self, job: TrainingJob, targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
         """The job is one slice, or nothing says which of its Pods belong together."""
-        return TRAINING_JOB if are_one_slice(_pods(job, targets), target.resolution.accelerator) else None
+        one = TRAINING_JOB if one_slice_of(_pods(job, targets)) is not None else None
+        return lambda _target: one
 
     def object_edits(self, job: TrainingJob, targets: Targets, _context: Context) -> Findings:
         """Whether the replicas are whole slices, and know their places."""

@@ -5,7 +5,7 @@ workers request, so both templates must request what they get, and sizes must ma
 Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 import msgspec
@@ -240,10 +240,11 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
             yield from _leader_id(group_of(lws))
 
     def slice_keys(
-        self, lws: schema.LeaderWorkerSet, _target: Target, _targets: Targets, _context: Context
-    ) -> SliceKeys:
+        self, lws: schema.LeaderWorkerSet, _targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
         """Each group, or each subgroup, is a slice."""
-        return GROUP if group_of(lws).subGroupPolicy is None else SUBGROUP
+        keys = GROUP if group_of(lws).subGroupPolicy is None else SUBGROUP
+        return lambda _target: keys
 
     def hints(self, _lws: schema.LeaderWorkerSet) -> tuple[Path, ...]:
         """A size may be a number of hosts, or one more."""

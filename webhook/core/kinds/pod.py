@@ -1,5 +1,6 @@
 """Pods: their own template, and what they reveal about their workload. Pure."""
 
+from collections.abc import Callable
 from typing import Final, final
 
 from webhook.core import slices
@@ -93,9 +94,9 @@ class Pod(Kind[Template]):
         """What the Pod of a Job or JobSet can learn, whether or not we have seen its workload."""
         return [Target(t.template, _facts(pod, t)) for t in targets]
 
-    def slice_keys(self, pod: Template, target: Target, _targets: Targets, _context: Context) -> SliceKeys:
+    def slice_keys(self, pod: Template, _targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
         """By the labels that the Pod has."""
-        return slices.keys_of_pod(pod, target.resolution)
+        return lambda target: slices.keys_of_pod(pod, target.resolution)
 
 
 POD: Final = Pod()

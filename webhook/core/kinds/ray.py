@@ -4,7 +4,7 @@ Ids of TPU workers are set by the operator or by its own webhook, so we do not s
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar, final
 
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, check_reach, inject_key_only
@@ -111,9 +111,9 @@ class Ray(Kind[V]):
                     worker_ids_by=KUBERAY,
                 )
 
-    def slice_keys(self, _obj: V, _target: Target, _targets: Targets, _context: Context) -> SliceKeys:
+    def slice_keys(self, _ray: V, _targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
         """Its Pods' own labels say it: a replica of a worker group is a slice, and groups grow and shrink."""
-        return BY_POD
+        return lambda _target: BY_POD
 
     def object_edits(self, ray: V, targets: Targets, _context: Context) -> Findings:
         """One replica of a worker group is one slice."""

@@ -5,7 +5,7 @@ has the requested resources, so a TPU node pool at zero never scales up: a TPU t
 Source: https://github.com/meta-pytorch/torchx/pull/473
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -19,7 +19,7 @@ from webhook.core.kinds.kind import (
     Kind,
     Target,
     Targets,
-    are_one_slice,
+    one_slice_of,
     unindexed,
     whole_slices,
     worker_ids,
@@ -196,13 +196,14 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
             yield Put(("spec", "queue"), wish.queue)
 
     def slice_keys(
-        self, job: schema.VolcanoJob, target: Target, targets: Targets, _context: Context
-    ) -> SliceKeys | None:
-        """A task is a slice if each has as many replicas as its type has hosts; else the Job, if all are one slice."""
-        pods, hardware = list(_pods(job, targets)), target.resolution.accelerator
-        if are_one_slice(pods, hardware):
-            return VOLCANO_JOB
-        return VOLCANO_TASK if all(number == of.hosts for of, number in pods if of == hardware) else None
+        self, job: schema.VolcanoJob, targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
+        """The Job is a slice; or each task is, if each of a type has as many replicas as the type has hosts."""
+        pods = list(_pods(job, targets))
+        if one_slice_of(pods) is not None:
+            return lambda _target: VOLCANO_JOB
+        mixed = {hardware for hardware, number in pods if number != hardware.hosts}
+        return lambda target: None if target.resolution.accelerator in mixed else VOLCANO_TASK
 
     def resolve_group(self, _job: schema.VolcanoJob, targets: Targets, _context: Context) -> Targets:
         """Its Pods have no index that a field can refer to."""
