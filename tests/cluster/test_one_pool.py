@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from webhook.core.slice_keys import MULTI_HOST
+
 from .controlplane import ControlPlane, expect
 from .pods import running
 
@@ -216,3 +218,21 @@ def test_another_type_rolls_out(cluster: ControlPlane, namespace: str, pools: Ca
 
     (found,) = pools_by_slice(running(cluster, namespace, 2, nodes="one-pool")).values()
     assert found == {"one-pool-0"}
+
+
+def test_from_exclusive_placement_to_affinity(
+    cluster: ControlPlane, namespace: str, pools: Callable[[int], list[str]]
+) -> None:
+    """LeaderWorkerSet's own annotation is a placement chosen; when it goes, ours comes, and the Pods are replaced."""
+    pools(2)
+    exclusive = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+    apply(cluster, within(namespace, lws("serve", 2, annotations={**TPU, exclusive: POOL})))
+    assert not any(MULTI_HOST in pod["metadata"]["labels"] for pod in running(cluster, namespace, 4))
+    cluster.kubectl("annotate", "-n", namespace, "leaderworkersets", "serve", f"{exclusive}-")
+
+    def replaced() -> bool:
+        return all(MULTI_HOST in pod["metadata"]["labels"] for pod in cluster.pods(namespace))
+
+    cluster.wait_for("the pods to be replaced", replaced, 90)
+    found = pools_by_slice(running(cluster, namespace, 4))
+    assert [len(where) for where in found.values()] == [1, 1]

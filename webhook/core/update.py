@@ -225,9 +225,11 @@ def _hardware(kind: Kind[Any], obj: Any, context: Context) -> dict[Path, Acceler
 
 
 def _is_as_it_was(new: Any, old: Any) -> bool:
-    """Whether neither the spec nor our keys have changed: only another annotation, a label, a status."""
-    before, now = annotations.own(_plain_annotations(old)), annotations.own(_plain_annotations(new))
-    return before == now and at(new, ("spec",)) == at(old, ("spec",))
+    """Whether neither the spec nor a key that we read has changed: only another annotation, a label, a status."""
+    before, now = _plain_annotations(old), _plain_annotations(new)
+    if any(before.get(key) != now.get(key) for key in CHOICES):
+        return False
+    return annotations.own(before) == annotations.own(now) and at(new, ("spec",)) == at(old, ("spec",))
 
 
 def _unscaled(obj: Any) -> Any:
