@@ -10,7 +10,7 @@ Namespaces are not selected, for the scheduler would retry a Pod that waits only
 https://github.com/kubernetes/kubernetes/issues/141953
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from webhook.core.messages import Warn
@@ -41,6 +41,8 @@ CHOICES: Final = (
     LWS_SUBGROUP_EXCLUSIVE,
 )
 """Annotations by which the user lets someone else choose where slices go."""
+
+_CHOICES: Final = frozenset(CHOICES)
 
 POOL_LABELS: Final = {"gke": "cloud.google.com/gke-nodepool"}
 """The node label whose value the hosts of one slice have in common, for each platform that has one.
@@ -86,15 +88,18 @@ def choice(template: PodTemplate, resolution: Resolution) -> str:
     """The user's, the admin's or Kueue's own choice of where slices go; empty if there is none."""
     if resolution.formed:
         return "the slice is formed for its Pods"
-    places = [annotations_of(level) for level in template.levels]
-    found = (resolution.site.config.placements.get(name) for name in resolution.request.placements)
-    for key in CHOICES:
-        if any(place.get(key) for place in places):
-            return key
-    for placement in found:
-        for key in CHOICES if placement is not None and placement.annotations else ():
-            if placement is not None and placement.annotations.get(key):
-                return key
+    places: list[Mapping[str, str | None]] = [annotations_of(level) for level in template.levels]
+    for name in resolution.request.placements:
+        placement = resolution.site.config.placements.get(name)
+        if placement is not None:
+            places.append(placement.annotations)
+    for place in places:
+        if not _CHOICES.isdisjoint(place):
+            found = next((key for key in CHOICES if place.get(key)), None)
+            if found is not None:
+                return found
+    if template.spec.affinity is None or template.spec.affinity.podAffinity is None:
+        return ""
     label, keys = pool_label(resolution), resolution.slice_keys
     ours = None if keys is None else _together(label, keys)
     if any(term != ours and term.get("topologyKey") == label for term in _terms(template, anti=False)):
