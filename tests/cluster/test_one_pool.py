@@ -57,13 +57,13 @@ def template(annotations: Object | None = None, **spec: Any) -> Object:
 
 def job(name: str) -> Object:
     """One slice."""
-    spec = {"template": template(restartPolicy="Never", subdomain=name), "backoffLimit": 0}
+    spec = {"template": template(restartPolicy="Never", subdomain=name)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "annotations": TPU}, "spec": spec}
 
 
 def jobset(name: str, slices: int = 1) -> Object:
     """A slice a replica."""
-    made = {"spec": {"backoffLimit": 0, "template": template(restartPolicy="Never")}}
+    made = {"spec": {"template": template(restartPolicy="Never")}}
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -189,6 +189,31 @@ def test_all_kinds_at_once(cluster: ControlPlane, namespace: str, pools: Callabl
     again = [*running(cluster, namespace, 12), *running(cluster, other, 8)]
     assert {pod["metadata"]["uid"] for pod in again} == {pod["metadata"]["uid"] for pod in pods}
     cluster.delete_namespace(other)
+
+
+def test_a_replaced_pod_joins_its_slice(
+    cluster: ControlPlane, namespace: str, pools: Callable[[int], list[str]]
+) -> None:
+    """Though another pool is free, and another slice waits for one."""
+    pools(2)
+    apply(cluster, *(within(namespace, made) for made in (stateful_set("set"), jobset("train"))))
+    before = pools_by_slice(running(cluster, namespace, 4))
+    for name in ("set-1", pod_of(cluster, namespace, "train")):
+        cluster.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0")
+    apply(cluster, within(namespace, lws("late")))
+
+    def settled() -> list[Object]:
+        found = [pod for pod in cluster.pods(namespace) if "nodeName" in pod["spec"]]
+        return found if len(found) == 4 else []
+
+    cluster.wait_for("two pods to be replaced", settled)
+    assert pools_by_slice(settled()) == before
+
+
+def pod_of(cluster: ControlPlane, namespace: str, jobset: str) -> str:
+    """A Pod of the JobSet."""
+    name: str = cluster.pods(namespace, f"jobset.sigs.k8s.io/jobset-name={jobset}")[0]["metadata"]["name"]
+    return name
 
 
 def test_a_leader_without_tpus_is_in_a_pool_of_its_own(
