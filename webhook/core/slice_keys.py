@@ -6,6 +6,7 @@ mean every slice: so each key here is one that the kind's controller, or our own
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#matchlabelkeys
 """
 
+import hashlib
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -13,7 +14,9 @@ MULTI_HOST: Final = "accel.io/multi-host"
 """The label of every Pod that is one of several hosts of a slice."""
 
 SLICE: Final = "accel.io/slice"
-"""The label that we set ourselves, where a controller sets none."""
+"""The label that we set ourselves, where a controller sets none that will do."""
+
+_LONGEST_VALUE: Final = 63
 
 
 @final
@@ -60,7 +63,8 @@ VOLCANO_TASK: Final = SliceKeys(
 """Each task of a Volcano Job is a slice."""
 
 TRAINING_JOB: Final = SliceKeys(("training.kubeflow.org/job-name",), ("training.kubeflow.org/job-name",))
-"""A PyTorchJob, TFJob or MPIJob is a slice. Their Pods have no label with the namespace, nor a uid.
+"""A PyTorchJob, TFJob or MPIJob whose name is not known yet is a slice. Its Pods have no label with the namespace, nor
+with a uid.
 
 Source: https://github.com/kubeflow/training-operator/blob/v1.9.3/pkg/controller.v1/common/job_controller.go (GenLabels)
 Source: https://github.com/kubeflow/mpi-operator/blob/v0.8.0/pkg/controller/mpi_job_controller.go (defaultLabels)
@@ -84,3 +88,11 @@ BY_POD: Final = SliceKeys((), ())
 def ours(value: str) -> SliceKeys:
     """With the value of our own label."""
     return SliceKeys(OURS.same, OURS.other, value)
+
+
+def training_job(namespace: str, name: str) -> SliceKeys:
+    """A PyTorchJob, TFJob or MPIJob by its name, with a label of ours: another namespace may have one of this name."""
+    value = f"{namespace}.{name}"
+    if len(value) > _LONGEST_VALUE:
+        value = hashlib.sha256(value.encode()).hexdigest()[:_LONGEST_VALUE]
+    return SliceKeys(TRAINING_JOB.same, OURS.other, value)

@@ -21,7 +21,7 @@ from webhook.core.kinds.kind import (
 from webhook.core.messages import Denied, Warn
 from webhook.core.schema.kubeflow import Role, TrainingJob
 from webhook.core.schema.pod import NO_METADATA
-from webhook.core.slice_keys import TRAINING_JOB, SliceKeys
+from webhook.core.slice_keys import TRAINING_JOB, SliceKeys, training_job
 from webhook.core.template import NOBODY, PodTemplate
 
 WORKER: Final = "worker"
@@ -118,9 +118,12 @@ class TrainingOperatorJob(Kind[TrainingJob]):
         """Their Pods have no index that a field can refer to."""
         return unindexed(_without_leads(job, targets))
 
-    def slice_keys(self, job: TrainingJob, targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
+    def slice_keys(self, job: TrainingJob, targets: Targets, context: Context) -> Callable[[Target], SliceKeys | None]:
         """The job is one slice, or nothing says which of its Pods belong together."""
-        one = TRAINING_JOB if one_slice_of(_pods(job, targets)) is not None else None
+        if one_slice_of(_pods(job, targets)) is None:
+            return lambda _target: None
+        name = (job.metadata or NO_METADATA).name
+        one = training_job(context.namespace, name) if name and context.namespace else TRAINING_JOB
         return lambda _target: one
 
     def object_edits(self, job: TrainingJob, targets: Targets, _context: Context) -> Findings:
