@@ -27,6 +27,7 @@ VALUES = document.read((CHART / "values.yaml").read_text())
 CREDENTIALS = "/var/run/secrets/kubernetes.io/serviceaccount"
 ENTRIES = [
     "pods.accel.io",
+    "pods.reapply.accel.io",
     "jobs.workloads.accel.io",
     "jobs.reapply.accel.io",
     "cronjobs.workloads.accel.io",
@@ -231,7 +232,7 @@ def test_entries_are_of_the_kinds_that_are_known() -> None:
         for resource in kind["rule"]["resources"]
     }
     known = {(w.group, w.versions, w.plural, bool(w.reapply)) for w in WORKLOADS.values()}
-    assert sent == known - {("", ("v1",), "pods", False)}
+    assert sent == known - {("", ("v1",), "pods", True)}
 
 
 def test_conditions_are_tried_with_each_entry() -> None:

@@ -409,9 +409,32 @@ def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: d
 
 
 def test_updates_of_every_kind(api: ControlPlane) -> None:
-    """Every kind of workload is judged when it is updated; Pods are not."""
+    """Every kind of workload is sent when it is updated, and Pods are."""
     updates = {w["name"] for w in configuration({})["webhooks"] if "UPDATE" in w["rules"][0]["operations"]}
-    assert updates == {f"{kind}.reapply.accel.io" for kind in KINDS}
+    assert updates == {f"{kind}.reapply.accel.io" for kind in (*KINDS, "pods")}
+
+
+def test_updates_of_pods(api: ControlPlane) -> None:
+    """A Pod is sent when its spec or a key of ours changes, and not for what others write on it."""
+    namespace = api.namespace()
+    for name, annotations in (("asked", KEY), ("did-not", {})):
+        body = {**named(name, annotations=annotations), "spec": ONCE}
+        expect(create(api, namespace, "v1", "Pod", body, dry=False), name)
+    label = {"metadata": {"labels": {"accel.io/injection": "enabled"}}}
+    expect(api.request("PATCH", f"/api/v1/namespaces/{namespace}", label), "label")
+    image = {"spec": {"containers": [{**CONTAINER, "image": "example.invalid/other"}]}}
+
+    def updated(name: str, body: dict[str, Any]) -> str:
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        content = "application/strategic-merge-patch+json"
+        return called(api.request("PATCH", path, body, {"dryRun": "All"}, content=content))
+
+    sent = "pods.reapply.accel.io"
+    api.wait_for("the namespace's label", lambda: updated("asked", image) == sent)
+    assert updated("did-not", image) == ""
+    assert updated("did-not", {"metadata": {"annotations": KEY}}) == sent
+    assert updated("asked", {"metadata": {"annotations": {"accel.io/type": "tpu-v4-16"}}}) == sent
+    assert updated("asked", {"metadata": {"annotations": {"example.com/seen": "true"}, "labels": {"a": "b"}}}) == ""
 
 
 @pytest.mark.parametrize(

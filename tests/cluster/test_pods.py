@@ -1,5 +1,6 @@
 """Pods through a real API server, the chart installed: stored, placed, refused, and what else stands in a namespace."""
 
+import json
 import time
 from typing import Any
 
@@ -9,7 +10,7 @@ from tests.support.case import Case
 
 from . import goldens
 from .chart import Release
-from .controlplane import ControlPlane
+from .controlplane import ControlPlane, expect
 from .goldens import PLAIN
 from .nodes import rows
 
@@ -124,6 +125,34 @@ def test_a_limit_range_defaults_and_bounds_as_without_us(cluster: ControlPlane, 
     assert {"google.com/tpu": "4", "memory": "1Gi"} == fits["spec"]["containers"][0]["resources"]["limits"]
     assert 403 == too_many.status
     assert "maximum google.com/tpu usage per Pod is 4" in too_many.body["message"]
+
+
+def test_a_default_of_gpus_is_nobodys_word(cluster: ControlPlane, namespace: str) -> None:
+    """LimitRanger gives every container a GPU before we are called: only the chosen one keeps its own number."""
+    spec = {"limits": [{"type": "Container", "default": {"nvidia.com/gpu": "1"}}]}
+    metadata = {"name": "gpus", "namespace": namespace}
+    cluster.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": spec})
+    names = ("main", "side")
+    body = {
+        "metadata": {"name": "serve", "annotations": {"accel.io/type": "nvidia-l4", "accel.io/count": "2"}},
+        "spec": {"containers": [{"name": name, "image": "example/serve"} for name in names]},
+    }
+
+    def filled_in() -> Any:
+        stored = create(cluster, namespace, body, dry=True)
+        noted = "kubernetes.io/limit-ranger" in stored.body["metadata"].get("annotations", {})
+        return stored if noted or not stored.ok else None
+
+    stored = expect(cluster.wait_for("the limit range", filled_in), "the pod")
+    amounts = {c["name"]: c["resources"]["limits"]["nvidia.com/gpu"] for c in stored["spec"]["containers"]}
+    assert amounts == {"main": "2", "side": "0"}
+
+    template = {"spec": {**body["spec"], "restartPolicy": "Never"}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": body["metadata"], "spec": {"template": template}}
+    cluster.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(job))
+    (made,) = cluster.wait_for("its Pod", lambda: cluster.pods(namespace))
+    amounts = {c["name"]: c["resources"]["limits"]["nvidia.com/gpu"] for c in made["spec"]["containers"]}
+    assert amounts == {"main": "2", "side": "0"}
 
 
 def defaulted(stored: Any) -> Any:

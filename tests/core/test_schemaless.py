@@ -1,5 +1,6 @@
 """Any JSON may come, since some kinds' CRDs check little, and gets a decision: tried with every kind."""
 
+import itertools
 from typing import Any, get_args, get_type_hints
 
 import hypothesis.strategies as st
@@ -65,3 +66,16 @@ def test_anything_gets_a_decision(kind: str, data: st.DataObject, spec: Any, inn
         updated = admit(review(new, stored), site(None))
         assert updated.status == 200, updated.detail
         assert workload.reapply != "immutable" or updated.outcome != "denied"
+
+
+@pytest.mark.parametrize(
+    "annotations", [{"accel.io/type": {}}, {"accel.io/type": 1}, {"x": []}, [], "x", True], ids=str
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_annotations_of_any_shape(kind: str, annotations: Any) -> None:
+    """Of the new object, of the stored one, and of both."""
+    good = obj(KINDS[kind], {}, "x", None)
+    odd = {**good, "metadata": {"name": "a", "annotations": annotations}}
+    for new, stored in itertools.product((good, odd), repeat=2):
+        updated = admit(review(new, stored), site(None))
+        assert updated.status == 200, updated.detail

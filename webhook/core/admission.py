@@ -182,7 +182,7 @@ def _unread(request: Request[Any], obj: Any, injection: Injection, body: bytes) 
     """Warnings about keys of ours that injection did not read. A controlled object has them from its owner: none."""
     if request.operation != "CREATE" or injection.skipped or controller_of(obj.metadata) is not None:
         return []
-    if unread.mentions(body) == injection.mentions:
+    if not unread.has_more_than(injection.mentions, body):
         return []
     return unread.unread(review.plain(review.decode(body).object), obj)
 
@@ -226,7 +226,7 @@ def _injection(request: Request[Any], workload: Kind[Any], obj: Any, site: Site)
         return update.follow_type(workload, review.plain(request.object), old, context)
     if workload.reapply == "restored":
         return update.restore(workload, review.plain(request.object), old, context)
-    return update.keep_stored(workload, obj, old, context)
+    return update.keep_stored(workload, obj, review.plain(request.object), old, context)
 
 
 PATCH: Final = (limits.ANSWER - 16 * 1024) // 4 * 3

@@ -54,7 +54,7 @@ def asked_amounts(container: Container, resource: str) -> list[tuple[str, object
 def asked(within: str, container: Container, resource: str) -> int | None:
     """The devices that a container already requests; None if it does not mention them.
 
-    Limits and requests of an extended resource must be equal, and integers:
+    A 0 is no amount beside another. Limits and requests of an extended resource must be equal, and integers:
     https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources
     """
     found: int | None = None
@@ -65,7 +65,7 @@ def asked(within: str, container: Container, resource: str) -> int | None:
             if isinstance(amount, str):
                 limits.check(where, amount, limits.QUANTITY)
             raise Denied("bad-value", where=where, value=amount, valid="a whole number")
-        if found is not None and found != count:
+        if found and count and found != count:
             raise Denied(
                 "devices-conflict",
                 where=_named_part(within, container, part),
@@ -75,7 +75,7 @@ def asked(within: str, container: Container, resource: str) -> int | None:
                 gives=f"says {found}",
                 valid=f"{found} in both",
             )
-        found = count
+        found = found or count
     return found
 
 
@@ -264,7 +264,7 @@ def _at_once(found: Sequence[DeviceContainer], placed: Sequence[Placed], resourc
     """
     given = {(h.list_name, h.index): h.devices for h in found}
     together = starting = 0
-    for list_name, index, container in sorted(placed, key=_start):
+    for list_name, index, container in _as_started(placed):
         amount = given.get((list_name, index))
         if amount is None:
             amount = _plain_amount(container, resource)
@@ -277,13 +277,14 @@ def _at_once(found: Sequence[DeviceContainer], placed: Sequence[Placed], resourc
 
 def _plain_amount(container: Container, resource: str) -> int:
     """What a container that we do not change requests; the API server judges an invalid amount."""
-    amounts = [quantity.devices(amount) or 0 for _, amount in asked_amounts(container, resource)]
-    return max(0, *amounts) if amounts else 0
+    amounts = asked_amounts(container, resource)
+    return max([0, *(quantity.devices(amount) or 0 for _, amount in amounts)]) if amounts else 0
 
 
-def _start(placed: Placed) -> bool:
-    """Sort key: init containers first, each list in its own order."""
-    return placed[0] == "containers"
+def _as_started(placed: Sequence[Placed]) -> Sequence[Placed]:
+    """Init containers first, each list in its own order."""
+    init = [one for one in placed if one[0] != "containers"]
+    return [*init, *(one for one in placed if one[0] == "containers")] if init else placed
 
 
 def _agreed(request: TypeRequest) -> int:

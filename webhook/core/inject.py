@@ -16,6 +16,7 @@ from webhook.core import annotations, limits
 from webhook.core.annotations import INJECT, INJECTED, NONE, TOPOLOGY, TYPE, TemplateAnnotations, read_annotations
 from webhook.core.kinds import owners
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, with_devices
+from webhook.core.kinds.pod import NODE_CHOSEN
 from webhook.core.kinds.queue import queue_edits
 from webhook.core.last_applied import LAST_APPLIED, last_applied
 from webhook.core.messages import Denied, Warn
@@ -72,6 +73,8 @@ def inject(kind: Kind[Any], obj: Any, context: Context) -> Injection:
 
 def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
     code = "mirrored" if is_mirrored(obj.metadata) else owners.skipped(kind, obj, context.site)
+    if context.stored and code == NODE_CHOSEN:  # the scheduler has chosen it meanwhile
+        code = None
     if code is not None:
         return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)

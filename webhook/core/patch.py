@@ -5,7 +5,7 @@ missing or null parents, escapes names, merges what is under one new parent into
 two edits of the same place keeps the first.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
@@ -70,9 +70,10 @@ class Amend:
 @final
 @dataclass(frozen=True)
 class Remove:
-    """There is nothing at `path`. A list item is named by its index."""
+    """There is nothing at `path`. A list item is named by its index; `item` has the fields that identify it."""
 
     path: Path
+    item: tuple[tuple[str, str], ...] = ()
 
 
 Edit = Put | Append | Amend | Remove
@@ -315,10 +316,19 @@ def as_was(edits: Iterable[Edit], old: Any) -> list[Edit]:
 
 def stored(edit: Edit, old: Any) -> Any:
     """What `old`, as plain JSON values, has at the edit's place; None where it has nothing."""
+    if isinstance(edit, Remove) and edit.item:
+        return _find(at(old, edit.path[:-1]), dict(edit.item))
     if not isinstance(edit, Append | Amend):
         return at(old, edit.path)
     items = at(old, edit.path)
+    if isinstance(edit, Append) and isinstance(items, list) and edit.value in items:  # before a user's of the same key
+        return edit.value
+    return _find(items, {key: edit.value.get(key) for key in edit.key})
+
+
+def _find(items: Any, fields: Mapping[str, Any]) -> Any:
+    """The first item of a list that has these fields; None where none has."""
     for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict) and all(item.get(k) == edit.value.get(k) for k in edit.key):
+        if isinstance(item, dict) and all(item.get(key) == value for key, value in fields.items()):
             return item
     return None

@@ -45,6 +45,8 @@ class Scheduling:
     queue: str | None = None
     key: QueueKey | None = None
     warnings: tuple[Warn, ...] = ()
+    written: bool = True
+    """False: the name is the user's own, and nobody asks us for another."""
 
     @property
     def volcano(self) -> bool:
@@ -107,7 +109,8 @@ def decide(
         queue, key = None, None
     if key is not None and key.label and not syntax.is_value(queue or "") and not stored:
         raise Denied("bad-value", where=WORD, value=queue, valid=f"a label's value, for {key.label}")
-    return Scheduling(None if unset(name) else name, queue, key, tuple(warnings))
+    written = scheduler is not None and not refused
+    return Scheduling(None if unset(name) else name, queue, key, tuple(warnings), written)
 
 
 def _refused(scheduler: str | None, kept: str | None, kueue: bool) -> str:

@@ -26,9 +26,14 @@ _OCCURRENCES: Final = 64
 """The search ends after so many keys."""
 
 
-def mentions(raw: bytes) -> int:
-    """How many strings in the object begin with our name, or its short form; in managedFields they begin with "f:"."""
-    return raw.count(b'"accel.io') + raw.count(b'"accel/')
+def has_more_than(read: int, raw: bytes) -> bool:
+    """Whether more strings in the object begin with our name, or its short form, than were read.
+
+    In managedFields they begin with "f:". Most objects are searched once: nothing else in them begins like our name.
+    """
+    if raw.count(b'"accel') == read:
+        return False
+    return raw.count(b'"accel.io') + raw.count(b'"accel/') != read
 
 
 def is_ours(key: str) -> bool:

@@ -1,7 +1,8 @@
-"""What an UPDATE becomes, given the stored object; the kind's `reapply` says which of three ways. Pure.
+"""What an UPDATE becomes, given the stored object; the kind's `reapply` says which of four ways. Pure.
 
     "immutable"  keep_stored  injected again, with the values that are stored; never denied
     "mutable"    follow_type  injected again; what the stored object's type left in it is removed first
+    "restored"   restore      the same if the stored object was injected, else judged
     "judged"     judge        nothing is injected: denials and warnings only
 
 Most of this module is the second. The API server merges: an apply keeps every field that the file does not name, so
@@ -49,10 +50,10 @@ KINDS: Final = (TYPE, *annotations.VOIDED, MODE)
 """The keys that say which hardware, how many and how."""
 
 
-def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Injection:
+def keep_stored(kind: Kind[Any], obj: Any, new: Any, old: Any, context: Context) -> Injection:
     """Injection into an object whose templates cannot change: each edit with the value that is stored. Never denied.
 
-    `old` is the stored object as plain JSON values.
+    `obj` is the view of `new`, which is plain JSON like the stored `old`.
     """
     try:
         fresh = inject(kind, obj, replace(context, stored=True))
@@ -60,9 +61,29 @@ def keep_stored(kind: Kind[Any], obj: Any, old: Any, context: Context) -> Inject
         return tolerated(denied)
     if not fresh.types:
         return fresh
-    edits = as_was((*fresh.edits, *kind.defaults(obj)), old)
+    edits = as_was((*fresh.edits, *_of_another_type(kind, obj, new, old, fresh, context), *kind.defaults(obj)), old)
     warning = _lost(fresh.edits, old) or _unheard(kind, obj, old)
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
+
+
+def _of_another_type(
+    kind: Kind[Any], obj: Any, new: Any, old: Any, fresh: Injection, context: Context
+) -> Sequence[Edit]:
+    """What the stored object's own type injects, where the new object asks for another: none of it can change."""
+    try:
+        before = view(kind, old)
+        injected = [template.annotations.get(INJECTED) for template in kind.templates(before)]
+        if {*fresh.types}.issuperset([name for name in injected if name]) or _shape(kind, before) != _shape(kind, obj):
+            return ()
+        written = _written(kind, before, replace(context, stored=True), amounts=True)
+        return [edit for edit in written if isinstance(edit, Put) or _item(new, edit) is None]
+    except (msgspec.ValidationError, Denied):
+        return ()
+
+
+def _shape(kind: Kind[Any], obj: Any) -> list[Any]:
+    """Where the templates are, and the containers in them."""
+    return [(t.path, [(where, index, c.name) for where, index, c in t.containers]) for t in kind.templates(obj)]
 
 
 def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
@@ -182,7 +203,7 @@ def _kept_by_kueue(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inj
         now = view(kind, new)
     except msgspec.ValidationError as error:
         return tolerated(Denied("unreadable", where="the object", value=error))
-    return keep_stored(kind, now, old, context)
+    return keep_stored(kind, now, new, old, context)
 
 
 def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, context: Context) -> Injection:
@@ -246,9 +267,10 @@ def _requests(kind: Kind[Any], obj: Any) -> list[Any]:
     return words
 
 
-def _plain_annotations(obj: Any) -> dict[str, Any]:
+def _plain_annotations(obj: Any) -> dict[str, str | None]:
+    """Those that are texts: of a kind without a schema they can be anything, which its view reports."""
     found = at(obj, ("metadata", "annotations"))
-    return found if isinstance(found, dict) else {}
+    return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
 
 def view(kind: Kind[Any], obj: Any) -> Any:

@@ -183,7 +183,7 @@ def injection_of(subject: Subject, site: Site, namespace: str) -> tuple[list[Cha
     obj = view(subject.workload, raw)
     setting = Context(namespace_of(subject.value) or namespace, site, offline=True)
     injection = inject(subject.workload, obj, setting)
-    if not injection.skipped and unread.mentions(raw) != injection.mentions:
+    if not injection.skipped and unread.has_more_than(injection.mentions, raw):
         injection = replace(injection, warnings=(*injection.warnings, *unread.unread(subject.value, obj)))
     patch = review.encode_patch(render(obj, injection.sections), PATCH)
     if patch is None:

@@ -77,3 +77,10 @@ tasks.exists(t, {{ include "accel-injector.limits" (dict "spec" "t.?template.?sp
 !has(object.metadata.deletionTimestamp) &&
 (object.?{{ .reapply }} != oldObject.?{{ .reapply }} || object.metadata.?annotations != oldObject.metadata.?annotations)
 {{- end -}}
+
+{{/* The same for a Pod: many write annotations of their own on it, so only ours count. */}}
+{{- define "accel-injector.changed.pod" -}}
+!has(object.metadata.deletionTimestamp) && (object.?spec != oldObject.?spec ||
+object.metadata.?annotations.orValue({}).exists(k, k.startsWith('accel.io/') &&
+object.metadata.?annotations[?k] != oldObject.metadata.?annotations[?k]))
+{{- end -}}

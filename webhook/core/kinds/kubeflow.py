@@ -103,7 +103,7 @@ class TrainingOperatorJob(Kind[TrainingJob]):
     view = TrainingJob
     pods = "distinct"
     decides_children: bool = False
-    reapply = "judged"
+    reapply = "restored"
 
     def templates(self, job: TrainingJob) -> Iterator[PodTemplate]:
         """Each role's template. The object's own metadata is for the roles that train."""
@@ -113,6 +113,13 @@ class TrainingOperatorJob(Kind[TrainingJob]):
             outer = (job.metadata or NO_METADATA) if _trains(job, name) else inject_key_only(job.metadata)
             levels = (outer, role.template.metadata or NO_METADATA)
             yield PodTemplate(("spec", field, name, "template"), role.template, levels, name=name, worker_ids_by=NOBODY)
+
+    def rolls(self, _job: TrainingJob) -> bool:
+        """Not once the operator has made the Pods: it makes new ones only for those that ended.
+
+        Source: https://github.com/kubeflow/training-operator/blob/63728861/pkg/controller.v1/common/pod.go
+        """
+        return False
 
     def resolve_group(self, job: TrainingJob, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""

@@ -22,6 +22,9 @@ from webhook.core.template import (
 MIRROR: Final = "kubernetes.io/config.mirror"
 OS_LABEL: Final = "kubernetes.io/os"
 
+NODE_CHOSEN: Final = "node-chosen"
+"""Why a new Pod with a node's name is left alone."""
+
 _SCHEDULING_OWNERS: Final = {("batch/v1", "Job"), ("batch.volcano.sh/v1alpha1", "Job")}
 
 
@@ -63,6 +66,7 @@ class Pod(Kind[Template]):
     plural = "pods"
     view = Template
     pods = ""
+    reapply = "immutable"
     decides_children = True  # a StatefulSet of a LeaderWorkerSet's group belongs to its leader Pod
 
     def templates(self, pod: Template) -> list[PodTemplate]:
@@ -88,7 +92,7 @@ class Pod(Kind[Template]):
             return None
         if (spec.os is not None and spec.os.name == "windows") or (spec.nodeSelector or {}).get(OS_LABEL) == "windows":
             return "windows-pod"
-        return "node-chosen" if spec.nodeName else None
+        return NODE_CHOSEN if spec.nodeName else None
 
     def resolve_group(self, pod: Template, targets: Targets, _context: Context) -> Targets:
         """What the Pod of a Job or JobSet can learn, whether or not we have seen its workload."""

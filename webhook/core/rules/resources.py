@@ -106,7 +106,7 @@ def _gone(template: PodTemplate, gone: set[str]) -> Iterator[Edit]:
                 yield Remove(("spec", within, index, "resources", part, resource))
     for index, toleration in enumerate(template.spec.tolerations or ()):
         if toleration is not None and toleration.key in gone:
-            yield Remove(("spec", "tolerations", index))
+            yield Remove(("spec", "tolerations", index), (("key", toleration.key),))
 
 
 def privileged(template: PodTemplate, resolution: Resolution) -> Found:

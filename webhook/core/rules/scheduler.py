@@ -21,7 +21,7 @@ def scheduler(template: PodTemplate, resolution: Resolution) -> Found:
 
 def _scheduled(template: PodTemplate, decided: Scheduling) -> Iterator[Edit | Warn]:
     yield from decided.warnings
-    if decided.name is not None:
+    if decided.name is not None and decided.written:
         yield Put(("spec", "schedulerName"), decided.name)
     key, queue = decided.key, decided.queue
     if key is None or queue is None or key.where == "workload":  # the object itself has that: kinds/queue.py
