@@ -41,7 +41,7 @@ from webhook.core.patch import (
     without,
 )
 from webhook.core.resolution import Resolution, stripped
-from webhook.core.rules.node_pool import CHOICES, is_placement, without_placement
+from webhook.core.rules.node_pool import CHOICES, is_placement, restored, without_placement
 from webhook.core.rules.rules import apply_rules
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
@@ -62,8 +62,19 @@ def keep_stored(kind: Kind[Any], obj: Any, new: Any, old: Any, context: Context)
     if not fresh.types:
         return fresh
     edits = as_was((*fresh.edits, *_of_another_type(kind, obj, new, old, fresh, context), *kind.defaults(obj)), old)
+    edits += _restored(kind, obj, old)
     warning = _lost(fresh.edits, old) or _unheard(kind, obj, old)
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
+
+
+def _restored(kind: Kind[Any], obj: Any, old: Any) -> list[Edit]:
+    """The stored node-pool rules of each template that is still where it was."""
+    try:
+        had = {template.path: template for template in kind.templates(view(kind, old))}
+    except msgspec.ValidationError:
+        return []
+    pairs = [(template, had[template.path]) for template in kind.templates(obj) if template.path in had]
+    return [edit for now, before in pairs for edit in within(now.path, restored(now, before))]
 
 
 def _of_another_type(

@@ -64,15 +64,14 @@ def pool_label(resolution: Resolution) -> str:
 
 
 def node_pool(template: PodTemplate, resolution: Resolution) -> Found:
-    """The pair of terms and the label, for a host of several."""
+    """The pair of terms and the label, for a host of several. `restored` is for stored objects."""
     if not resolution.multi_host or resolution.placed_only:
         return ()
-    keys, label = resolution.slice_keys, pool_label(resolution)
-    decided = not resolution.stored  # what a stored object has is kept, whatever would be decided today
-    if decided and (resolution.site.config.placement != "affinity" or choice(template, resolution)):
+    if resolution.stored or resolution.site.config.placement != "affinity" or choice(template, resolution):
         return ()
+    keys, label = resolution.slice_keys, pool_label(resolution)
     if keys is None or not label:
-        return _why_none(resolution, label) if template.path and decided else ()
+        return _why_none(resolution, label) if template.path else ()
     return () if keys is BY_POD else _pair(template, label, keys)
 
 
@@ -143,6 +142,31 @@ def _pair(template: PodTemplate, label: str, keys: SliceKeys) -> Iterator[Edit]:
         apart = _apart(label, key)
         if apart not in there:
             yield Append(ANTI_AFFINITY, apart, key=("topologyKey", "mismatchLabelKeys"))
+
+
+def restored(now: PodTemplate, before: PodTemplate) -> Iterator[Edit]:
+    """What a stored template has of this, whatever would be decided today: it cannot change.
+
+    In a Pod's terms the API server has added the values of their label keys.
+    """
+    labels, had = labels_of(now.view.metadata), labels_of(before.view.metadata)
+    if had.multi_host is None:
+        return
+    if labels.multi_host is None:
+        yield Put(("metadata", "labels", MULTI_HOST), had.multi_host)
+    if had.slice is not None and labels.slice is None:
+        yield Put(("metadata", "labels", SLICE), had.slice)
+    for path, field, anti in ((AFFINITY, "matchLabelKeys", False), (ANTI_AFFINITY, "mismatchLabelKeys", True)):
+        there = _terms(now, anti=anti)
+        places = [(term.get("topologyKey"), term.get(field)) for term in there]
+        for term in _terms(before, anti=anti):
+            place = (term.get("topologyKey"), term.get(field))
+            if term in there or field not in term:
+                continue
+            if place in places:
+                yield Put((*path, places.index(place)), term)
+            else:
+                yield Append(path, term, key=("topologyKey", field))
 
 
 _PLACES: Final = frozenset([JOBSET_EXCLUSIVE, LWS_EXCLUSIVE, LWS_SUBGROUP_EXCLUSIVE, MULTI_HOST, SLICE])
