@@ -22,6 +22,7 @@ from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import WARNINGS
 from webhook.core.schema.site import Config
 from webhook.core.site import Site
+from webhook.core.slice_keys import SLICE
 from webhook.manifest import inject
 
 ELSEWHERE = {"ca.crt", "detect.accel.io", "expected.yaml", "patch.render", "spec.jobTemplate"}
@@ -174,7 +175,7 @@ def test_names_in_sentences_exist() -> None:
     targets = {word.split()[1] for word in quoted if word.startswith("make ")}
     makefile = (ROOT / "Makefile").read_text()
 
-    assert set() == keys - {*annotations.KEYS, "accel.io/injection"}
+    assert set() == keys - {*annotations.KEYS, "accel.io/injection", SLICE}
     assert [] == [value for value in sorted(values - files - ELSEWHERE) if not is_value(value.split("."))]
     assert [] == [name for name in sorted(files) if not any((ROOT / top / name).exists() for top in ("", "webhook"))]
     assert set() == commands - set(typer.main.get_command(cli.app).list_commands(None))  # type: ignore[attr-defined]

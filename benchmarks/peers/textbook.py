@@ -17,6 +17,11 @@ from fastapi import FastAPI
 
 TPU = "google.com/tpu"
 JOBSET = "jobset.sigs.k8s.io/"
+JOB = "batch.kubernetes.io/"
+POOL = {
+    "topologyKey": "cloud.google.com/gke-nodepool",
+    "labelSelector": {"matchExpressions": [{"key": "accel.io/multi-host", "operator": "Exists"}]},
+}
 SHAPES: dict[str, dict[str, Any]] = {
     "tpu-v4-8": {"accelerator": "tpu-v4-podslice", "topology": "2x2x1", "chips": "4", "hosts": 1},
     "tpu-v4-16": {"accelerator": "tpu-v4-podslice", "topology": "2x2x2", "chips": "4", "hosts": 2},
@@ -54,9 +59,21 @@ def inject(pod: dict[str, Any], name: str, shape: dict[str, Any]) -> None:
     tolerations = spec.setdefault("tolerations", [])
     if not any(toleration.get("key") == TPU for toleration in tolerations):
         tolerations.append({"key": TPU, "operator": "Exists"})
+    if shape["hosts"] > 1:
+        pod["metadata"].setdefault("labels", {})["accel.io/multi-host"] = "true"
+        affinity = spec.setdefault("affinity", {})
+        required(affinity, "podAffinity").append({**POOL, "matchLabelKeys": [JOB + "job-name"]})
+        apart = {**POOL, "namespaceSelector": {}, "mismatchLabelKeys": [JOB + "controller-uid"]}
+        required(affinity, "podAntiAffinity").append(apart)
     replicas = annotations.get(JOBSET + "replicatedjob-replicas", "1")
     if shape["hosts"] > 1 and replicas != "1" and replicas == annotations.get(JOBSET + "global-replicas"):
         container.setdefault("env", []).extend(multislice(annotations, spec["subdomain"]))
+
+
+def required(affinity: dict[str, Any], kind: str) -> list[Any]:
+    """The list of required terms."""
+    terms: list[Any] = affinity.setdefault(kind, {}).setdefault("requiredDuringSchedulingIgnoredDuringExecution", [])
+    return terms
 
 
 def multislice(annotations: dict[str, str], subdomain: str) -> list[dict[str, Any]]:

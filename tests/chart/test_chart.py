@@ -294,7 +294,7 @@ def test_platform_by_version(version: str, platform: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "version", ["v1.34", "v1.33.2", "v1.34.1+k3s1", "v1.33.5+rke2r1", "v1.30.7+IKS", "v1.34.1-aks-gke-like", ""]
+    "version", ["v1.34", "v1.33.2", "v1.34.1+k3s1", "v1.33.5+rke2r1", "v1.31.7+IKS", "v1.34.1-aks-gke-like", ""]
 )
 def test_no_platform_is_guessed(version: str) -> None:
     """k3s, RKE2, AKS, IBM's, Argo CD (major and minor alone) and no cluster at all: the message says what to run."""
@@ -308,10 +308,10 @@ def test_no_platform_is_guessed(version: str) -> None:
 
 
 def test_old_servers_are_refused() -> None:
-    """Match conditions are stable since 1.30; before, the chart does not install."""
-    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, "--kube-version", "v1.29.9")
+    """matchLabelKeys in pod affinity is on since 1.31; before, the chart does not install."""
+    done = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, "--kube-version", "v1.30.9")
     assert done.returncode != 0
-    assert "1.30.0" in done.stderr
+    assert "1.31.0" in done.stderr
 
 
 def test_every_value_has_another() -> None:

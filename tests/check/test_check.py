@@ -209,7 +209,7 @@ LOST = Unread("list on pods in team-a", 403, "forbidden")
 
 STATES: list[tuple[str, str, str, dict[str, Any]]] = [
     # check, status, words of the message, a detail or the fix, facts
-    ("api-server", "failed", "version v1.29.4 has no match conditions", {"version": "v1.29.4"}),
+    ("api-server", "failed", "version v1.30.4 drops matchLabelKeys", {"version": "v1.30.4"}),
     ("api-server", "ok", "version v2.0.0", {"version": "v2.0.0"}),
     ("api-server", "failed", "cannot be reached: nobody", {"version": Unread("get", 0, "nobody")}),
     ("api-server", "failed", "does not accept your credentials", {"version": Unread("get", 401, "no")}),

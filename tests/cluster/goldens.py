@@ -44,7 +44,9 @@ def grouped(cases: list[Case]) -> list[Group]:
     return [Group(config, tuple(found)) for config, found in groups.items()]
 
 
-PODS = [case for case in all_cases() if case.object["kind"] == "Pod"]
+PODS = [case for case in all_cases() if case.object["kind"] == "Pod" and case.old is None]
+"""Those of a new Pod: an update's input is what an apply makes of a stored one."""
+
 PLAIN = [case for case in PODS if not config_of(case)]
 GROUPS = grouped([case for case in PODS if config_of(case)])
 

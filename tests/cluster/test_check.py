@@ -827,7 +827,7 @@ class Old(BaseHTTPRequestHandler):
 
 
 def test_an_old_api_server(plane: ControlPlane, release: Release, labelled: str, tmp_path: Path) -> None:
-    """Older than 1.30 is reported, and everything else is checked too.
+    """Older than 1.31 is reported, and everything else is checked too.
 
     The one state that is not wholly real: an API server of 1.29 would have to be built beside the other, for minutes,
     and today's emulates none older than 1.34. So the real one is asked through a proxy that changes what it says of
@@ -844,8 +844,8 @@ def test_an_old_api_server(plane: ControlPlane, release: Release, labelled: str,
         server.shutdown()
 
     assert {"api-server": "failed"} == statuses(found)
-    assert "version v1.29.15 has no match conditions" == found["api-server"]["message"]
-    assert "Upgrade the cluster to 1.30 or newer." == found["api-server"]["fix"]
+    assert "version v1.29.15 drops matchLabelKeys of pod affinities" == found["api-server"]["message"]
+    assert "Upgrade the cluster to 1.31 or newer." == found["api-server"]["fix"]
 
 
 def test_missing_configuration(plane: ControlPlane, release: Release, labelled: str) -> None:

@@ -16,8 +16,10 @@ from webhook import load
 from webhook.core.admission import admit
 from webhook.core.catalogue.accelerator import Accelerator, toleration
 from webhook.core.catalogue.catalogue import PART
+from webhook.core.rules.node_pool import POOL_LABELS
 from webhook.core.schema.catalogue import Platform
 from webhook.core.site import Site
+from webhook.core.slice_keys import JOB
 
 from . import nodes
 from .controlplane import ControlPlane, condition, expect
@@ -98,7 +100,9 @@ def node(site: Site, hardware: Accelerator, name: str, labels: dict[str, str]) -
     """A machine with this hardware, and nothing else on it."""
     devices = hardware.count or hardware.max_per_node or MACHINE
     allocatable = {hardware.resource: str(devices), **{key: str(count) for key, count in hardware.extras}}
-    made = nodes.node({"name": name, "labels": {MARK: site.config.platform, **labels}, "allocatable": allocatable})
+    pool = {POOL_LABELS["gke"]: name} if site.config.platform == "gke" else {}
+    every = {MARK: site.config.platform, **pool, **labels}
+    made = nodes.node({"name": name, "labels": every, "allocatable": allocatable})
     del made["metadata"]["annotations"]  # kwok's: nothing has to run there
     for taint in map(toleration, hardware.tolerations):
         value, effect = taint.get("value", "present"), taint.get("effect", "NoSchedule")
@@ -129,7 +133,9 @@ def pod(site: Site, one: Type, number: int, operator: str, count: int) -> dict[s
     answer = decided(admit(review(job), site), job)
     assert not answer.denied, answer.denied
     template = answer.patched["spec"]["template"]
-    return {"metadata": {**template["metadata"], "name": f"type-{number}"}, "spec": template["spec"]}
+    name = f"type-{number}"
+    labels = {**template["metadata"].get("labels", {}), **dict.fromkeys((*JOB.same, *JOB.other), name)}
+    return {"metadata": {**template["metadata"], "labels": labels, "name": name}, "spec": template["spec"]}
 
 
 def scheduled(cluster: ControlPlane, namespace: str, pods: list[dict[str, Any]]) -> dict[str, str]:

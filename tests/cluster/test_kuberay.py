@@ -13,6 +13,7 @@ from .pods import running
 
 pytestmark = pytest.mark.usefixtures("injector", "nodes", "kuberay_operator")
 
+REPLICA = "ray.io/worker-group-replica-name"
 PATH = "/apis/ray.io/v1/namespaces/{}/rayclusters"
 HEAD = {"rayStartParams": {}, "template": {"spec": {"containers": [{"name": "ray-head", "image": "i"}]}}}
 
@@ -45,6 +46,8 @@ def test_a_worker_group_of_two_slices(cluster: ControlPlane, namespace: str) -> 
     workers = [p for p in pods if p is not head]
     assert {p["spec"]["nodeName"][:8] for p in workers} == {"v4-2x2x2"}
     assert len({p["spec"]["nodeName"] for p in workers}) == 4
+    replicas = {(p["metadata"]["labels"][REPLICA], p["spec"]["nodeName"][:-2]) for p in workers}
+    assert len(replicas) == 2  # each in one node pool
     for pod in workers:
         container = pod["spec"]["containers"][0]
         assert container["resources"]["limits"] == {"google.com/tpu": "4"}

@@ -60,7 +60,7 @@ def test_an_empty_file_is_all_defaults(text: str) -> None:
     assert site.config.platform == "gke"
     assert site.config.tpu.environment == "megascale"
     assert not site.config.tpu.legacy_nodes
-    assert site.config.exclusive_placement
+    assert site.config.placement == "affinity"
     assert site.config.shared_memory is False
     assert site.config.schedulers.allowed == ("default-scheduler", "volcano")
     assert not site.config.placements
@@ -295,7 +295,7 @@ def test_values_are_those_that_helm_reads() -> None:
     site = parse("placements: {1: {nodeSelector: {octal: '010', day: 2026-11-30}}}\nexclusivePlacement: n\n")
 
     assert site.config.placements["1"].node_selector == {"octal": "010", "day": "2026-11-30"}
-    assert not site.config.exclusive_placement
+    assert site.config.placement == "off"
 
 
 def test_an_alias_of_itself_is_an_error() -> None:

@@ -30,10 +30,16 @@ OTHERS: dict[str, Any] = {
     "image.pullPolicy": "Always",
     "image.pullSecrets": ["pull"],
     "config.platform": "eks",
-    "config.tpu": {"environment": "full", "avoidMetadataServer": False, "legacyNodes": True, "legacyVersion": "2.12"},
+    "config.tpu": {
+        "environment": "full",
+        "avoidMetadataServer": False,
+        "nodePoolLabel": "example.com/pool",
+        "legacyNodes": True,
+        "legacyVersion": "2.12",
+    },
     "config.eks": {"autoMode": True},
     "config.gfd": {"mig": "single", "shared": True, "models": {"nvidia-t4": {"shared": False}}},
-    "config.exclusivePlacement": False,
+    "config.exclusivePlacement": "jobset",
     "config.sharedMemory": "64Gi",
     "config.schedulers": {
         "allowed": ["volcano"],

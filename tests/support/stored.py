@@ -4,8 +4,9 @@ from typing import Any
 
 from webhook.core.quantity import parse
 
-GROWING = ("tolerations", "volumes", "volumeMounts")
-"""Lists to which the API server adds items: default tolerations, the service account's token."""
+GROWING = ("tolerations", "volumes", "volumeMounts", "labelSelector/matchExpressions")
+"""Lists to which the API server adds items: default tolerations, the service account's token, the values of a Pod's
+own labels for `matchLabelKeys`."""
 
 
 def missing(expected: Any, stored: Any, path: str = "") -> list[str]:

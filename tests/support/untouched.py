@@ -14,7 +14,7 @@ OWNED = tuple(
         _TEMPLATE + r"/spec/(tolerations|volumes)/\+",
         _TEMPLATE + r"/spec/tolerations/-",
         _TEMPLATE + r"/spec/affinity/nodeAffinity/required.*",
-        _TEMPLATE + r"/spec/affinity/podAntiAffinity/.*\+",
+        _TEMPLATE + r"/spec/affinity/pod(Anti)?Affinity/.*\+",
         _TEMPLATE + r"/metadata/labels/accel\.io~1.*",
         _TEMPLATE + r"/metadata/labels/(kai\.scheduler|yunikorn\.apache\.org|kueue\.x-k8s\.io)~1queue.*",
         _TEMPLATE + r"/metadata/labels/quota\.scheduling\.koordinator\.sh~1name",

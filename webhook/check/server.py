@@ -5,10 +5,11 @@ import re
 from webhook.check.facts import Facts, Unread
 from webhook.check.finding import Finding, failed, ok
 
-OLDEST = (1, 30)
-"""The first version with match conditions that need no feature gate.
+OLDEST = (1, 31)
+"""The first version that has matchLabelKeys in pod affinity without a feature gate: an older one drops the field in
+silence, and then the affinity of one slice is for all slices of the namespace.
 
-Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#matchlabelkeys
 """
 
 
@@ -21,7 +22,9 @@ def api_server(facts: Facts) -> Finding:
     if match is None or (int(match[1]), int(match[2])) >= OLDEST:
         return ok(f"responds, version {found or 'unknown'}")
     needed = ".".join(map(str, OLDEST))
-    return failed(f"version {found} has no match conditions", f"Upgrade the cluster to {needed} or newer.")
+    return failed(
+        f"version {found} drops matchLabelKeys of pod affinities", f"Upgrade the cluster to {needed} or newer."
+    )
 
 
 def _no_answer(found: Unread) -> Finding:

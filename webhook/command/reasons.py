@@ -262,7 +262,7 @@ WHY_QUEUE = "accel.io/queue, or the site's default, where the scheduler reads it
 
 def _why_around(field: str, workload: Kind[Any], hosts: Accelerator | None) -> str:
     if "exclusive-topology" in field:
-        return "each slice gets its own node pool (site config exclusivePlacement)"
+        return "each slice gets its own node pool (site config exclusivePlacement: jobset)"
     if field == scheduling.MIN_MEMBER:
         return "Volcano starts all hosts of a slice together"
     if field == "groupName":

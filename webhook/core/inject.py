@@ -79,7 +79,7 @@ def _injected(kind: Kind[Any], obj: Any, context: Context) -> Injection:
         return Injection(skipped=code, warnings=tuple(_why_skipped(kind, obj, code)))
     read = _read(kind, obj, context)
     read.add_own_metadata(kind, obj)
-    targets = kind.resolve_group(obj, read.targets, context)
+    targets = _grouped(kind, obj, read.targets, context)
     collected = _Collected(read.warnings())
     for target in (*targets, *read.placed):
         collected.add_template(target)
@@ -110,7 +110,16 @@ def is_mirrored(metadata: Metadata | None) -> bool:
 def targets_of(kind: Kind[Any], obj: Any, context: Context) -> Targets:
     """The pod templates that ask for an accelerator, and what each gets; raises `Denied`."""
     read = _read(kind, obj, context)
-    return [*kind.resolve_group(obj, read.targets, context), *read.placed]
+    return [*_grouped(kind, obj, read.targets, context), *read.placed]
+
+
+def _grouped(kind: Kind[Any], obj: Any, read: Targets, context: Context) -> Targets:
+    """The targets with what only the whole object knows."""
+    targets = kind.resolve_group(obj, read, context)
+    if not any(target.resolution.multi_host for target in targets):
+        return targets
+    keys = kind.slice_keys(obj, targets, context)
+    return [Target(t.template, replace(t.resolution, slice_keys=keys(t))) for t in targets]
 
 
 def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:

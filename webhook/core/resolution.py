@@ -17,6 +17,7 @@ from webhook.core.own_devices import OwnDevices, own_devices
 from webhook.core.scheduling import Scheduling
 from webhook.core.schema.pod import NO_SPEC, Container, Metadata, PodSpec, Template
 from webhook.core.site import Site
+from webhook.core.slice_keys import SliceKeys
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 JOB_NAME_VARIABLE: Final = "ACCEL_JOB_NAME"
@@ -114,6 +115,7 @@ class Resolution:
     scheduling: Scheduling
     slices: Slices | None
     worker: Worker | None
+    slice_keys: SliceKeys | None  # the labels that tell slices apart; None if there are none
     stored: bool  # the object already exists: what it has is kept, not judged
 
     def __init__(
@@ -129,6 +131,7 @@ class Resolution:
         *,
         slices: Slices | None = None,
         worker: Worker | None = None,
+        slice_keys: SliceKeys | None = None,
         stored: bool = False,
     ) -> None:
         self.request = request
@@ -141,6 +144,7 @@ class Resolution:
         self.scheduling = scheduling
         self.slices = slices
         self.worker = worker
+        self.slice_keys = slice_keys
         self.stored = stored
 
     @property
@@ -176,6 +180,7 @@ class Resolution:
             self.scheduling,
             slices=slices,
             worker=worker,
+            slice_keys=self.slice_keys,
             stored=self.stored,
         )
 

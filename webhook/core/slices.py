@@ -8,6 +8,8 @@ from typing import Final
 
 from webhook.core.resolution import JOB_NAME_VARIABLE, Resolution, Slices, Worker
 from webhook.core.schema.pod import OwnerReference, Template
+from webhook.core.slice_keys import BY_POD, RAY_REPLICA, SliceKeys, ours
+from webhook.core.slice_keys import JOB as JOB_KEYS
 from webhook.core.template import KUBERAY, LEADER_WORKER_SET, PodTemplate, annotations_of, controller_of, labels_of
 
 JOBSET_PREFIX: Final = "jobset.sigs.k8s.io/"
@@ -127,6 +129,35 @@ def stateful_worker(name: str, subdomain: str | None, *, number: int | None = No
     return Worker(f"metadata.labels['{POD_INDEX}']", name, subdomain, number=number, alone=True)
 
 
+LONGEST_SET_NAME: Final = 50
+"""Characters of a name in a label's value, which has at most 63."""
+
+
+def nth_slice(owner: str, number: int) -> str:
+    """The value of our label of a slice; `owner` is the uid of what created its Pods, or its name."""
+    return f"{owner[:LONGEST_SET_NAME]}-{number}"
+
+
+def of_stateful_set(owner: OwnerReference) -> bool:
+    """Whether the owner is an apps/v1 StatefulSet."""
+    return owner.kind == "StatefulSet" and owner.apiVersion.startswith("apps/")
+
+
+def keys_of_pod(pod: Template, resolution: Resolution) -> SliceKeys:
+    """The labels that tell a Pod's slice from others, as far as its own metadata says it."""
+    owner, labels = controller_of(pod.metadata), labels_of(pod.metadata)
+    if owner is None or labels.leader_worker_set:
+        return BY_POD
+    if of_job(owner) and COMPLETION_INDEX in annotations_of(pod.metadata):
+        return JOB_KEYS
+    if labels.ray_cluster and labels.ray_replica:
+        return RAY_REPLICA
+    index = _number(labels.pod_index)
+    if of_stateful_set(owner) and index is not None:
+        return ours(nth_slice(owner.uid or owner.name, index // resolution.accelerator.hosts))
+    return BY_POD
+
+
 def of_job(owner: OwnerReference) -> bool:
     """Whether the owner is a batch/v1 Job."""
     return owner.kind == "Job" and owner.apiVersion.startswith("batch/")
@@ -138,7 +169,7 @@ def worker_of_pod(pod: Template, resolution: Resolution) -> Worker:
     if owner is not None and of_job(owner):
         alone, number = not _of_several(pod, resolution), _number(annotations_of(pod.metadata).get(COMPLETION_INDEX))
         return Worker(alone=alone) if number is None else job_worker(subdomain, number=number, alone=alone)
-    if owner is not None and owner.kind == "StatefulSet" and owner.apiVersion.startswith("apps/"):
+    if owner is not None and of_stateful_set(owner):
         number = _number(labels_of(pod.metadata).pod_index)
         if number is not None and number < resolution.accelerator.hosts:
             return stateful_worker(owner.name, subdomain, number=number)

@@ -15,8 +15,8 @@ from webhook.core.patch import Path
 from webhook.core.schema.pod import Metadata, Resources
 
 SHORT: Final = "accel/"
-WHOLE_NODE: Final = PREFIX + "whole-node"
-"""A label that injection writes."""
+LABELS: Final = frozenset([PREFIX + name for name in ("whole-node", "multi-host", "slice")])
+"""Labels that injection writes."""
 
 _STEPS: Final = 4
 _PLACE: Final = 40
@@ -38,7 +38,7 @@ def has_more_than(read: int, raw: bytes) -> bool:
 
 def is_ours(key: str) -> bool:
     """Whether a key is one of ours, or was meant to be: `accel.io.type`, `accel/type`; not `accel.io.example/type`."""
-    if not key.startswith((NAME, SHORT)) or key == WHOLE_NODE:
+    if not key.startswith((NAME, SHORT)) or key in LABELS:
         return False
     return key.startswith((PREFIX, SHORT)) or "/" not in key
 

@@ -20,6 +20,7 @@ import msgspec
 
 from webhook.core import annotations, scheduling
 from webhook.core.annotations import CONTAINER, COPIED, INJECT, INJECTED, MODE, PREFIX, QUEUE, TYPE
+from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.inject import Injection, inject, outside, targets_of, tolerated
 from webhook.core.kinds.kind import Context, Kind, Target
 from webhook.core.last_applied import LAST_APPLIED, last_applied
@@ -40,6 +41,7 @@ from webhook.core.patch import (
     without,
 )
 from webhook.core.resolution import Resolution, stripped
+from webhook.core.rules.node_pool import CHOICES, is_placement, restored, without_placement
 from webhook.core.rules.rules import apply_rules
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
@@ -60,8 +62,19 @@ def keep_stored(kind: Kind[Any], obj: Any, new: Any, old: Any, context: Context)
     if not fresh.types:
         return fresh
     edits = as_was((*fresh.edits, *_of_another_type(kind, obj, new, old, fresh, context), *kind.defaults(obj)), old)
+    edits += _restored(kind, obj, old)
     warning = _lost(fresh.edits, old) or _unheard(kind, obj, old)
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
+
+
+def _restored(kind: Kind[Any], obj: Any, old: Any) -> list[Edit]:
+    """The stored node-pool rules of each template that is still where it was."""
+    try:
+        had = {template.path: template for template in kind.templates(view(kind, old))}
+    except msgspec.ValidationError:
+        return []
+    pairs = [(template, had[template.path]) for template in kind.templates(obj) if template.path in had]
+    return [edit for now, before in pairs for edit in within(now.path, restored(now, before))]
 
 
 def _of_another_type(
@@ -86,7 +99,8 @@ def _shape(kind: Kind[Any], obj: Any) -> list[Any]:
 
 def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
     """One warning about what the new object would have got but the stored one no longer can."""
-    differing = [e for e in fresh if not isinstance(e, Remove) and stored(e, old) != e.value]
+    lasting = [e for e in without_placement(fresh) if not isinstance(e, Remove)]
+    differing = [e for e in lasting if stored(e, old) != e.value]
     if any(e.path[-1] == INJECTED and stored(e, old) is None for e in differing):
         return (Warn("never-injected"),)
     return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
@@ -157,7 +171,8 @@ def follow_type(kind: Kind[Any], new: Any, old: Any, context: Context) -> Inject
         if _requests(kind, view(kind, new)) != _requests(kind, before) and _understood(kind, before, context):
             raise
         return tolerated(denied)
-    return replace(_queued_once(kind, injection, base, before, context), leftovers=tuple(stale), base=base)
+    injection = _placed_once(kind, _queued_once(kind, injection, base, before, context), base, before, context)
+    return replace(injection, leftovers=tuple(stale), base=base)
 
 
 def restore(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
@@ -219,10 +234,34 @@ def _queued_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, 
     return replace(injection, sections=tuple(s for s in sections if s.edits), warnings=(*injection.warnings, *warnings))
 
 
+def _placed_once(kind: Kind[Any], injection: Injection, base: Any, before: Any, context: Context) -> Injection:
+    """Without a new node-pool rule for a template that was injected without it, and still has the same hardware:
+    another change, be it of the number of replicas, would replace every Pod for it.
+    """
+    if any(annotations_of(before.metadata).get(key) for key in CHOICES):
+        return injection
+    now, had = _hardware(kind, base, context), _hardware(kind, before, context)
+    old = [template for template in kind.templates(before) if INJECTED in template.annotations]
+    without_rule = [t.path for t in old if labels_of(t.view.metadata).multi_host is None]
+    kept = [path for path in without_rule if path in now and now[path] == had.get(path)]
+    sections = [Section(s.path, without_placement(s.edits)) if s.path in kept else s for s in injection.sections]
+    return replace(injection, sections=tuple(s for s in sections if s.edits))
+
+
+def _hardware(kind: Kind[Any], obj: Any, context: Context) -> dict[Path, Accelerator]:
+    """What each template that asks means; nothing if it is not understood."""
+    try:
+        return {target.template.path: target.resolution.accelerator for target in targets_of(kind, obj, context)}
+    except Denied:
+        return {}
+
+
 def _is_as_it_was(new: Any, old: Any) -> bool:
-    """Whether neither the spec nor our keys have changed: only another annotation, a label, a status."""
-    before, now = annotations.own(_plain_annotations(old)), annotations.own(_plain_annotations(new))
-    return before == now and at(new, ("spec",)) == at(old, ("spec",))
+    """Whether neither the spec nor a key that we read has changed: only another annotation, a label, a status."""
+    before, now = _plain_annotations(old), _plain_annotations(new)
+    if any(before.get(key) != now.get(key) for key in CHOICES):
+        return False
+    return annotations.own(before) == annotations.own(now) and at(new, ("spec",)) == at(old, ("spec",))
 
 
 def _unscaled(obj: Any) -> Any:
@@ -275,10 +314,20 @@ def _stale(kind: Kind[Any], new: Any, before: Any, context: Context) -> Iterator
     hints = frozenset(kind.hints(before))
     found = list(_present(new, (edit for edit in written if changed or not _hint(edit, hints)), alone))
     bare = view(kind, without(new, dict.fromkeys([*copies, *(where for _, where in found)])))
-    again = {_known(edit) for edit in inject(kind, bare, context).edits if not isinstance(edit, Remove)}
+    again = {_known(edit) for edit in _again(kind, bare, before, context) if not isinstance(edit, Remove)}
     stale = [*copies, *(where for edit, where in found if _known(edit) not in again)]
     off = _switches(kind, now)
     yield from (where for where in stale if not _left_alone(off, where.path))
+
+
+def _again(kind: Kind[Any], bare: Any, before: Any, context: Context) -> Iterator[Edit]:
+    """What an object without our values gets: also the placement that it has by earlier rules, if it still fits and
+    the hardware is the same, since another one would replace every Pod."""
+    injection = inject(kind, bare, context)
+    yield from injection.edits
+    if injection.types and _hardware(kind, bare, context) == _hardware(kind, before, context):
+        earlier = outside(kind, bare, targets_of(kind, bare, context), replace(context, stored=True))
+        yield from (edit for edit in _values(earlier) if is_placement(edit))
 
 
 def _known(edit: Put | Append | Amend) -> tuple[Path, bytes]:
@@ -385,7 +434,7 @@ def _written(kind: Kind[Any], before: Any, context: Context, *, amounts: bool) -
         for edit in _values(within(target.template.path, found)):
             if ours or "resources" not in edit.path:
                 yield edit
-    yield from _values(outside(kind, kind.stripped(before), targets, context))
+    yield from _values(outside(kind, kind.stripped(before), targets, replace(context, stored=True)))
 
 
 def _usual(resolution: Resolution) -> bool:

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -46,8 +47,40 @@ func inject(pod *corev1.Pod, s shape) {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
 	}
 	if s.hosts > 1 {
+		onePool(pod)
 		multislice(pod, container)
 	}
+}
+
+// onePool keeps the Pod's slice in one node pool, which no other slice shares.
+func onePool(pod *corev1.Pod) {
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels["accel.io/multi-host"] = "true"
+	if pod.Spec.Affinity == nil {
+		pod.Spec.Affinity = &corev1.Affinity{}
+	}
+	affinity := pod.Spec.Affinity
+	if affinity.PodAffinity == nil {
+		affinity.PodAffinity = &corev1.PodAffinity{}
+	}
+	if affinity.PodAntiAffinity == nil {
+		affinity.PodAntiAffinity = &corev1.PodAntiAffinity{}
+	}
+	exists := metav1.LabelSelectorRequirement{Key: "accel.io/multi-host", Operator: metav1.LabelSelectorOpExists}
+	together := corev1.PodAffinityTerm{
+		TopologyKey:    "cloud.google.com/gke-nodepool",
+		LabelSelector:  &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{exists}},
+		MatchLabelKeys: []string{"batch.kubernetes.io/job-name"},
+	}
+	apart := *together.DeepCopy()
+	apart.MatchLabelKeys, apart.MismatchLabelKeys = nil, []string{"batch.kubernetes.io/controller-uid"}
+	apart.NamespaceSelector = &metav1.LabelSelector{}
+	required := &affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	*required = append(*required, together)
+	required = &affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	*required = append(*required, apart)
 }
 
 // multislice returns the variables that a JobSet's slices need to find each other, if it has only one replicated job.

@@ -5,7 +5,7 @@ If a Deployment's ReplicaSet were patched, the Deployment would create ReplicaSe
 only offline, where no Pod admission follows. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from webhook.core import slices
@@ -27,6 +27,7 @@ from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, NO_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
 from webhook.core.schema.pod import NO_METADATA
+from webhook.core.slice_keys import BY_POD, JOB, SliceKeys, ours
 from webhook.core.template import NOBODY, PodTemplate, controller_of
 
 
@@ -100,6 +101,14 @@ class StatefulSet(Checked):
         """If the Pods are one slice, a Pod's index is its host's."""
         return [_with_hosts(app, target) for target in unindexed(targets)]
 
+    def slice_keys(self, app: App, _targets: Targets, context: Context) -> Callable[[Target], SliceKeys | None]:
+        """A Pod's index says its slice, when the Pod is admitted; of a set that is one slice, its name."""
+        name, pods = (app.metadata or NO_METADATA).name or "", (app.spec or NO_SPEC).pods
+        if not context.offline:
+            return lambda _target: BY_POD
+        one = ours(slices.nth_slice(name, 0)) if name else None
+        return lambda target: one if pods == target.resolution.accelerator.hosts else None
+
     def object_edits(self, app: App, targets: Targets, _context: Context) -> Findings:
         """A StatefulSet has an index; the user must ensure whole slices of Pods that start together."""
         spec = app.spec or NO_SPEC
@@ -111,17 +120,23 @@ class StatefulSet(Checked):
                 yield Warn(
                     "replicas-not-slices", {"replicas": spec.pods, "type": hardware.name, "hosts": hardware.hosts}
                 )
+            if (start := _start(spec)) % hardware.hosts:
+                yield Warn("ordinals-not-slices", {"start": start, "type": hardware.name, "hosts": hardware.hosts})
             if spec.podManagementPolicy != "Parallel":
                 yield Warn("not-parallel", {"type": hardware.name})
             yield from host_names(app.metadata, max(spec.pods - 1, 0))
         yield from worker_ids(targets)
 
 
+def _start(spec: schema.AppSpec) -> int:
+    """The first Pod's index."""
+    return (spec.ordinals and spec.ordinals.start) or 0
+
+
 def _with_hosts(app: App, target: Target) -> Target:
     """The target with its host names, if the Pods from index 0 on are exactly the hosts of one slice."""
     spec, name, resolution = app.spec or NO_SPEC, (app.metadata or NO_METADATA).name, target.resolution
-    start = spec.ordinals.start if spec.ordinals is not None else 0
-    if resolution.worker is None or not name or not spec.serviceName or start:
+    if resolution.worker is None or not name or not spec.serviceName or _start(spec):
         return target
     if not resolution.multi_host or spec.pods != resolution.accelerator.hosts:
         return target
@@ -165,6 +180,12 @@ class CronJob(Kind[schema.CronJob]):
     def resolve_group(self, _cron: schema.CronJob, targets: Targets, _context: Context) -> Targets:
         """The hosts of each Job's slice, whose name is not known yet."""
         return [with_hosts(target, None) for target in targets]
+
+    def slice_keys(
+        self, _cron: schema.CronJob, _targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
+        """Each of its Jobs is a slice."""
+        return lambda _target: JOB
 
     def object_edits(self, cron: schema.CronJob, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, as the Job gets them at its admission."""

@@ -1,6 +1,6 @@
 """batch/v1 Job, and what the Job template of any kind needs for a multi-host slice. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from webhook.core import scheduling, slices
@@ -11,6 +11,8 @@ from webhook.core.resolution import Resolution
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
+from webhook.core.slice_keys import JOB as JOB_KEYS
+from webhook.core.slice_keys import SliceKeys
 from webhook.core.template import PodTemplate, annotations_of
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
@@ -128,6 +130,12 @@ class Job(Kind[schema.Job]):
         """The hosts of a slice find each other through the headless Service that `subdomain` names."""
         name = (job.metadata or NO_METADATA).name
         return [with_hosts(target, name) for target in targets]
+
+    def slice_keys(
+        self, _job: schema.Job, _targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
+        """It is a slice."""
+        return lambda _target: JOB_KEYS
 
     def object_edits(self, job: schema.Job, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, for a multi-host slice."""

@@ -18,26 +18,18 @@ from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
 from webhook.core.resolution import Slices, Worker
 from webhook.core.rules.environment import JOBSET_NAME_VARIABLE
+from webhook.core.rules.node_pool import CHOICES, JOBSET_EXCLUSIVE, POOL_LABELS
 from webhook.core.rules.nodes import pinned
 from webhook.core.schema import jobset as schema
 from webhook.core.schema.job import NO_TEMPLATE, JobSpec
 from webhook.core.schema.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
 from webhook.core.schema.pod import NO_SPEC as NO_POD_SPEC
+from webhook.core.slice_keys import JOB, SliceKeys
 from webhook.core.template import PodTemplate, annotations_of, controller_of, labels_of
 
 OUR_GROUP: Final = "accel-tpu"
-EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
-NODE_POOL: Final = "cloud.google.com/gke-nodepool"
-KUEUE_TOPOLOGY: Final = (
-    "kueue.x-k8s.io/podset-required-topology",
-    "kueue.x-k8s.io/podset-preferred-topology",
-    "kueue.x-k8s.io/podset-unconstrained-topology",
-    "kueue.x-k8s.io/podset-slice-required-topology",
-    "kueue.x-k8s.io/podset-slice-required-topology-constraints",
-)
-"""Source: https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/"""
+NODE_POOL: Final = POOL_LABELS["gke"]
 
 
 @final
@@ -216,31 +208,26 @@ def _host_names(jobset: schema.JobSet, targets: Targets) -> Iterator[Warn]:
 
 
 def _placement(jobset: schema.JobSet, job: ReplicatedJob, target: Target, context: Context) -> Iterator[Edit]:
-    """One slice, one node pool (JobSet's exclusive placement), or one Volcano gang per Job: never both,
-    since the gang waits for all Pods and exclusive placement holds followers back until the leader is placed.
+    """One Volcano gang per Job; or JobSet's exclusive placement, if the site config wants it: never both, since the
+    gang waits for all Pods and exclusive placement holds followers back until the leader is placed.
     """
     index, _ = _job_of(jobset, target)
     path = ("spec", "replicatedJobs", index, "template", "metadata")
     own = (job.template or NO_TEMPLATE).metadata
     # Its webhook reads the Pod's annotation, which JobSet overwrites with ours from the Job template.
-    exclusive = any(annotations_of(m).get(EXCLUSIVE) for m in (jobset.metadata, own, target.template.view.metadata))
+    everywhere = [annotations_of(m) for m in (jobset.metadata, own, target.template.view.metadata)]
     if target.resolution.scheduling.volcano:
-        if not exclusive:
+        if not any(a.get(JOBSET_EXCLUSIVE) for a in everywhere):
             yield from min_member(own, path, target.resolution.accelerator.hosts)
         return
-    if exclusive or not context.site.config.exclusive_placement or context.site.config.platform != "gke":
+    if context.stored:  # what it was created with, whatever the site config says today
+        yield Put((*path, "annotations", JOBSET_EXCLUSIVE), NODE_POOL)
         return
-    if target.resolution.accelerator.slice is not None and not _placement_chosen(jobset, own, target):
-        yield Put((*path, "annotations", EXCLUSIVE), NODE_POOL)
-
-
-def _placement_chosen(jobset: schema.JobSet, own: Metadata | None, target: Target) -> bool:
-    """Whether the user has already chosen where slices go."""
-    template = target.template
-    if target.resolution.formed or pinned(template, NODE_POOL):
-        return True
-    everywhere = [annotations_of(m) for m in (jobset.metadata, own, template.view.metadata)]
-    return any(a.get(key) for a in everywhere for key in (*KUEUE_TOPOLOGY, NODE_SELECTOR))
+    config, resolution = context.site.config, target.resolution
+    if config.placement != "jobset" or config.platform != "gke" or resolution.formed:
+        return
+    if not pinned(target.template, NODE_POOL) and not any(a.get(key) for a in everywhere for key in CHOICES):
+        yield Put((*path, "annotations", JOBSET_EXCLUSIVE), NODE_POOL)
 
 
 TRAINER: Final = "trainer"
@@ -326,7 +313,7 @@ class JobSet(Kind[schema.JobSet]):
         return [_facts(target, worker, counted.get(id(target))) for target in targets]
 
     def object_edits(self, jobset: schema.JobSet, targets: Targets, context: Context) -> Findings:
-        """Job fields, groups and exclusive placement."""
+        """Job fields, groups, gangs and exclusive placement."""
         yield from _groups(jobset, targets)
         yield from _host_names(jobset, targets)
         yield from _replicas_for_hosts(jobset, targets)
@@ -340,6 +327,12 @@ class JobSet(Kind[schema.JobSet]):
                 yield from indexed_edits(target.resolution, spec, (*path, "spec"), defaulted=False)
                 yield from _placement(jobset, job, target, context)
                 yield from divided_ids(target)
+
+    def slice_keys(
+        self, _jobset: schema.JobSet, _targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
+        """Each Job is a slice."""
+        return lambda _target: JOB
 
     def slices(self, jobset: schema.JobSet, target: Target) -> int | None:
         """Each replica of a replicated job is one."""

@@ -3,7 +3,7 @@
 A kind is one module with a class, which may read more than its templates, and one entry in `registry.WORKLOADS`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, final
 
@@ -15,6 +15,7 @@ from webhook.core.patch import Edit, Path
 from webhook.core.resolution import Resolution, Worker
 from webhook.core.schema.pod import NO_METADATA, Metadata
 from webhook.core.site import Site
+from webhook.core.slice_keys import SliceKeys
 from webhook.core.template import PodTemplate, annotations_of, labels_of
 
 
@@ -130,6 +131,10 @@ class Kind(Generic[V]):
         """The targets with what only the whole object knows (slices, worker names); may deny."""
         return targets
 
+    def slice_keys(self, _obj: V, _targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
+        """The labels that tell the slices of each multi-host target apart; None if no label does."""
+        return lambda _target: None
+
     def object_edits(self, _obj: V, _targets: Targets, _context: Context) -> Findings:
         """Edits and warnings outside the templates."""
         return ()
@@ -218,6 +223,18 @@ def divided_ids(target: Target) -> Iterator[Warn]:
         return
     if resolution.worker.index and slices.WORKER_ID in slices.unset(resolution):
         yield Warn("divided-worker-ids", {"type": resolution.accelerator.name})
+
+
+def one_slice_of(pods: Iterable[tuple[Accelerator, int]]) -> Accelerator | None:
+    """The multi-host type of which these Pods are exactly one slice, if there is no other one."""
+    numbers: dict[Accelerator, int] = {}
+    for hardware, number in pods:
+        if hardware.hosts > 1:
+            numbers[hardware] = numbers.get(hardware, 0) + number
+    if len(numbers) != 1:
+        return None
+    ((hardware, number),) = numbers.items()
+    return hardware if number == hardware.hosts else None
 
 
 def whole_slices(pods: Iterable[tuple[Accelerator, int]]) -> Iterator[Warn]:

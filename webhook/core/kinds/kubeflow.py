@@ -1,6 +1,6 @@
 """PyTorchJob, TFJob, MPIJob: replicas by role, whose operators set all but the devices. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from webhook.core.annotations import TYPE
@@ -13,6 +13,7 @@ from webhook.core.kinds.kind import (
     Targets,
     check_reach,
     inject_key_only,
+    one_slice_of,
     unindexed,
     whole_slices,
     worker_ids,
@@ -20,6 +21,7 @@ from webhook.core.kinds.kind import (
 from webhook.core.messages import Denied, Warn
 from webhook.core.schema.kubeflow import Role, TrainingJob
 from webhook.core.schema.pod import NO_METADATA
+from webhook.core.slice_keys import TRAINING_JOB, SliceKeys, training_job
 from webhook.core.template import NOBODY, PodTemplate
 
 WORKER: Final = "worker"
@@ -122,6 +124,14 @@ class TrainingOperatorJob(Kind[TrainingJob]):
     def resolve_group(self, job: TrainingJob, targets: Targets, _context: Context) -> Targets:
         """Their Pods have no index that a field can refer to."""
         return unindexed(_without_leads(job, targets))
+
+    def slice_keys(self, job: TrainingJob, targets: Targets, context: Context) -> Callable[[Target], SliceKeys | None]:
+        """The job is one slice, or nothing says which of its Pods belong together."""
+        if one_slice_of(_pods(job, targets)) is None:
+            return lambda _target: None
+        name = (job.metadata or NO_METADATA).name
+        one = training_job(context.namespace, name) if name and context.namespace else TRAINING_JOB
+        return lambda _target: one
 
     def object_edits(self, job: TrainingJob, targets: Targets, _context: Context) -> Findings:
         """Whether the replicas are whole slices, and know their places."""

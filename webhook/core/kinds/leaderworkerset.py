@@ -5,7 +5,7 @@ workers request, so both templates must request what they get, and sizes must ma
 Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/utils/accelerators/tpu.go
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 import msgspec
@@ -13,20 +13,20 @@ import msgspec
 from webhook.core import annotations, quantity, scheduling
 from webhook.core.catalogue.families import TPU_RESOURCE
 from webhook.core.devices import asked_amounts
-from webhook.core.kinds.jobset import KUEUE_TOPOLOGY, NODE_POOL
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, host_names
 from webhook.core.messages import Denied, Warn, quoted
-from webhook.core.patch import Edit, Path, Put
+from webhook.core.patch import Edit, Path, Put, within
 from webhook.core.resolution import stripped_view
+from webhook.core.rules.node_pool import CHOICES, LWS_EXCLUSIVE, LWS_SUBGROUP_EXCLUSIVE, POOL_LABELS, node_pool
 from webhook.core.rules.nodes import pinned
 from webhook.core.scheduling import Scheduling
 from webhook.core.schema import leaderworkerset as schema
 from webhook.core.schema.leaderworkerset import LEADER_EXCLUDED, NO_GROUP, Group, LeaderWorkerSetSpec, SubGroupPolicy
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC, Metadata, Template
+from webhook.core.slice_keys import GROUP, SUBGROUP, SliceKeys
 from webhook.core.template import LEADER_WORKER_SET, PodTemplate, annotations_of, containers_of
 
-EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+NODE_POOL: Final = POOL_LABELS["gke"]
 LEADER_REQUESTS: Final = "leaderworkerset.sigs.k8s.io/leader-requests-tpus"
 LEADER, WORKER = "leaderTemplate", "workerTemplate"
 ROOT: Final = ("spec", "leaderWorkerTemplate")
@@ -136,30 +136,40 @@ def _leader_id(group: Group) -> Iterator[Edit]:
 
 
 def _placement(lws: schema.LeaderWorkerSet, targets: Targets, leader_holds: bool, context: Context) -> Findings:
-    """One slice, one node pool. A leader in a (sub)group pins it to the leader's own pool, so it must be a TPU pool.
+    """LeaderWorkerSet's exclusive placement, if the site config wants it. A leader in a (sub)group pins it to the
+    leader's own pool, so it must be a TPU pool. A set that was created with it has it until its type changes.
 
     Source: https://github.com/kubernetes-sigs/lws/blob/v0.8.0/pkg/controllers/pod_controller.go
     """
-    config = context.site.config
-    if config.platform != "gke" or not config.exclusive_placement or _placement_chosen(lws, targets):
+    config, wanted = context.site.config, context.stored or context.site.config.placement == "jobset"
+    if config.platform != "gke" or not wanted or _placement_chosen(lws, targets):
         return
     group = group_of(lws)
     if not leader_holds and not group.leader_excluded:
-        yield Warn("leader-no-pool")
+        if not context.stored:
+            yield Warn("leader-no-pool")
         return
-    key = EXCLUSIVE if group.subGroupPolicy is None else SUBGROUP_EXCLUSIVE
+    key = LWS_EXCLUSIVE if group.subGroupPolicy is None else LWS_SUBGROUP_EXCLUSIVE
     yield Put(("metadata", "annotations", key), NODE_POOL)
 
 
 def _placement_chosen(lws: schema.LeaderWorkerSet, targets: Targets) -> bool:
     """Whether the user, Kueue or Volcano (whose gang would wait for workers that wait for the leader) decides."""
-    own = annotations_of(lws.metadata)
-    if own.get(EXCLUSIVE) or own.get(SUBGROUP_EXCLUSIVE):
-        return True
-    everywhere = [own, *(target.template.annotations for target in targets)]
-    if any(a.get(key) for a in everywhere for key in KUEUE_TOPOLOGY):
+    everywhere = [annotations_of(lws.metadata), *(target.template.annotations for target in targets)]
+    if any(a.get(key) for a in everywhere for key in CHOICES):
         return True
     return any(t.resolution.scheduling.volcano or t.resolution.formed or pinned(t.template, NODE_POOL) for t in targets)
+
+
+def _leader_by_hand(lws: schema.LeaderWorkerSet, leader: Target | None, worker: Target | None) -> Findings:
+    """A leader that requests the chips itself is a host of its workers' slice: it belongs in their node pool."""
+    template = group_of(lws).leaderTemplate
+    if leader is not None or template is None or worker is None or not _asks_by_hand(template):
+        return
+    place = PodTemplate((*ROOT, LEADER), template, (lws.metadata or NO_METADATA, template.metadata or NO_METADATA))
+    for found in node_pool(place, worker.resolution):
+        if not isinstance(found, Warn):
+            yield from within(place.path, [found])
 
 
 def _schedulers(lws: schema.LeaderWorkerSet, leader: Target | None, worker: Target | None) -> Iterator[Edit]:
@@ -224,9 +234,17 @@ class LeaderWorkerSet(Kind[schema.LeaderWorkerSet]):
         if any(t.resolution.multi_host for t in targets):
             yield from _sizes(group_of(lws), _slice(leader, worker), holds)
             yield from _placement(lws, targets, holds, context)
+            yield from _leader_by_hand(lws, leader, worker)
             yield from host_names(lws.metadata, 0, _slice(leader, worker).resolution.accelerator.hosts - 1)
         if holds and any(t.resolution.accelerator.slice is not None for t in targets):
             yield from _leader_id(group_of(lws))
+
+    def slice_keys(
+        self, lws: schema.LeaderWorkerSet, _targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
+        """Each group, or each subgroup, is a slice."""
+        keys = GROUP if group_of(lws).subGroupPolicy is None else SUBGROUP
+        return lambda _target: keys
 
     def hints(self, _lws: schema.LeaderWorkerSet) -> tuple[Path, ...]:
         """A size may be a number of hosts, or one more."""

@@ -1,11 +1,13 @@
 """Pods: their own template, and what they reveal about their workload. Pure."""
 
+from collections.abc import Callable
 from typing import Final, final
 
 from webhook.core import slices
 from webhook.core.kinds.kind import Context, Kind, Target, Targets
 from webhook.core.resolution import Resolution
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
+from webhook.core.slice_keys import SliceKeys
 from webhook.core.template import (
     GKE,
     KUBERAY,
@@ -95,6 +97,10 @@ class Pod(Kind[Template]):
     def resolve_group(self, pod: Template, targets: Targets, _context: Context) -> Targets:
         """What the Pod of a Job or JobSet can learn, whether or not we have seen its workload."""
         return [Target(t.template, _facts(pod, t)) for t in targets]
+
+    def slice_keys(self, pod: Template, _targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
+        """By the labels that the Pod has."""
+        return lambda target: slices.keys_of_pod(pod, target.resolution)
 
 
 POD: Final = Pod()

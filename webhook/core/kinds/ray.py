@@ -4,7 +4,7 @@ Ids of TPU workers are set by the operator or by its own webhook, so we do not s
 Source: https://github.com/ai-on-gke/kuberay-tpu-webhook
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar, final
 
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, check_reach, inject_key_only
@@ -23,6 +23,7 @@ from webhook.core.schema.ray import (
     RayServiceSpec,
     WorkerGroup,
 )
+from webhook.core.slice_keys import BY_POD, SliceKeys
 from webhook.core.template import KUBERAY, PodTemplate, containers_of
 
 HEAD: Final = "headGroupSpec"
@@ -109,6 +110,10 @@ class Ray(Kind[V]):
                     hosts_hint=group.numOfHosts if group.numOfHosts and group.numOfHosts > 1 else None,
                     worker_ids_by=KUBERAY,
                 )
+
+    def slice_keys(self, _ray: V, _targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
+        """Its Pods' own labels say it: a replica of a worker group is a slice, and groups grow and shrink."""
+        return lambda _target: BY_POD
 
     def object_edits(self, ray: V, targets: Targets, _context: Context) -> Findings:
         """One replica of a worker group is one slice."""

@@ -5,7 +5,7 @@ has the requested resources, so a TPU node pool at zero never scales up: a TPU t
 Source: https://github.com/meta-pytorch/torchx/pull/473
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -13,13 +13,24 @@ from webhook.core import scheduling
 from webhook.core.annotations import INJECT, QUEUE, SCHEDULER, TYPE
 from webhook.core.catalogue.accelerator import Accelerator
 from webhook.core.catalogue.families import TPU_RESOURCE
-from webhook.core.kinds.kind import Context, Findings, Kind, Targets, unindexed, whole_slices, worker_ids
+from webhook.core.kinds.kind import (
+    Context,
+    Findings,
+    Kind,
+    Target,
+    Targets,
+    one_slice_of,
+    unindexed,
+    whole_slices,
+    worker_ids,
+)
 from webhook.core.messages import LONGEST_VALUE, Denied, Warn, quoted
 from webhook.core.patch import Edit, Put
 from webhook.core.rules.detect import resources
 from webhook.core.schema import volcano as schema
 from webhook.core.schema.pod import NO_METADATA, NO_SPEC
 from webhook.core.schema.volcano import NO_JOB, Task
+from webhook.core.slice_keys import VOLCANO_JOB, VOLCANO_TASK, SliceKeys
 from webhook.core.template import NOBODY, PodTemplate, annotations_of, labels_of
 
 LEGACY_RESOURCES: Final = "cloud-tpus.google.com/"
@@ -183,6 +194,16 @@ class VolcanoJob(Kind[schema.VolcanoJob]):
             yield from _foreign_queue(wish, targets, context)
         elif wish.queue is not None and (job.spec or NO_JOB).queue in (None, "", DEFAULT_QUEUE):
             yield Put(("spec", "queue"), wish.queue)
+
+    def slice_keys(
+        self, job: schema.VolcanoJob, targets: Targets, _context: Context
+    ) -> Callable[[Target], SliceKeys | None]:
+        """The Job is a slice; or each task is, if each of a type has as many replicas as the type has hosts."""
+        pods = list(_pods(job, targets))
+        if one_slice_of(pods) is not None:
+            return lambda _target: VOLCANO_JOB
+        mixed = {hardware for hardware, number in pods if number != hardware.hosts}
+        return lambda target: None if target.resolution.accelerator in mixed else VOLCANO_TASK
 
     def resolve_group(self, _job: schema.VolcanoJob, targets: Targets, _context: Context) -> Targets:
         """Its Pods have no index that a field can refer to."""

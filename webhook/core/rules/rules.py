@@ -10,6 +10,7 @@ from webhook.core.rules.annotations import ACCELERATOR_ANNOTATIONS, PROVENANCE
 from webhook.core.rules.environment import ENVIRONMENT, NETWORK
 from webhook.core.rules.host import HOST
 from webhook.core.rules.memory import SHARED_MEMORY
+from webhook.core.rules.node_pool import NODE_POOL
 from webhook.core.rules.nodes import NODE_SELECTOR, TOLERATIONS
 from webhook.core.rules.placement import PLACEMENT_RULE
 from webhook.core.rules.resources import PLACEHOLDERS, PRIVILEGED, RESOURCES
@@ -23,6 +24,7 @@ RULES: Final[tuple[Rule, ...]] = (
     PLACEHOLDERS,
     NODE_SELECTOR,
     TOLERATIONS,
+    NODE_POOL,
     PLACEMENT_RULE,
     ACCELERATOR_ANNOTATIONS,
     ENVIRONMENT,

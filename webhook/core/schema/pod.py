@@ -31,6 +31,7 @@ class OwnerReference(View, frozen=True, gc=False):
     apiVersion: Text = ""
     kind: Text = ""
     name: Text = ""
+    uid: Text = ""
     controller: bool | None = None
 
 
@@ -45,6 +46,9 @@ class Labels(View, frozen=True, gc=False):
     queue: Value | None = None
     leader_worker_set: Value | None = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default=None)
     ray_cluster: Value | None = msgspec.field(name="ray.io/cluster", default=None)
+    ray_replica: Value | None = msgspec.field(name="ray.io/worker-group-replica-name", default=None)
+    multi_host: Value | None = msgspec.field(name="accel.io/multi-host", default=None)
+    slice: Value | None = msgspec.field(name="accel.io/slice", default=None)
     whole_node: Value | None = msgspec.field(name="accel.io/whole-node", default=None)
     trainer_step: Value | None = msgspec.field(name="trainer.kubeflow.org/trainjob-ancestor-step", default=None)
     pod_index: Value | None = msgspec.field(name="apps.kubernetes.io/pod-index", default=None)
@@ -140,14 +144,15 @@ class NodeAffinity(View, frozen=True, gc=False):
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelectorTerms | None = None
 
 
-class PodAntiAffinity(View, frozen=True, gc=False):
+class PodAffinityTerms(View, frozen=True, gc=False):
     requiredDuringSchedulingIgnoredDuringExecution: list[Any] | None = None
     """Undecoded: a term is ours only if it equals ours exactly, in known and unknown fields."""
 
 
 class Affinity(View, frozen=True, gc=False):
     nodeAffinity: NodeAffinity | None = None
-    podAntiAffinity: PodAntiAffinity | None = None
+    podAffinity: PodAffinityTerms | None = None
+    podAntiAffinity: PodAffinityTerms | None = None
 
 
 class HostPath(View, frozen=True, gc=False):

@@ -58,11 +58,18 @@ class TpuSettings(_Settings, frozen=True, kw_only=True):
     """With `full`, a slice that is a job by itself gets MEGASCALE_NUM_SLICES 1, MEGASCALE_SLICE_ID 0 and an empty
     coordinator address: JAX queries a metadata server for what is unset. JAX before 0.6 takes the empty value for
     an address: set this to false there, and give JAX the coordinator's address yourself."""
+    node_pool_label: str = ""
+    """The node label whose value the hosts of one slice have in common, and no others. Empty: the platform's, on GKE
+    `cloud.google.com/gke-nodepool`."""
     legacy_nodes: bool = False
     """v3 types mean the old TPU Node resource (`cloud-tpus.google.com/v3`) instead of `google.com/tpu`."""
     legacy_version: str = ""
     """TensorFlow version for TPU Node resources: the Pod annotation `tf-version.cloud-tpus.google.com`. Empty: no
     annotation."""
+
+    def __post_init__(self) -> None:
+        if self.node_pool_label:
+            syntax.check_key(self.node_pool_label, "nodePoolLabel")
 
 
 class EksSettings(_Settings, frozen=True, kw_only=True):
@@ -375,8 +382,10 @@ class Config(_Settings, frozen=True, kw_only=True):
     """Only with `platform: eks`."""
     gfd: GfdSettings = GfdSettings()
     """Only with `platform: gfd`."""
-    exclusive_placement: bool = True
-    """On GKE, each slice of a JobSet or LeaderWorkerSet gets its own node pool."""
+    exclusive_placement: Literal["auto", "affinity", "jobset", "off"] | bool = "auto"
+    """How each multi-host slice gets a node pool of its own. `affinity`: by a pod affinity and anti-affinity, on every
+    kind. `jobset`: by the exclusive placement of JobSet and LeaderWorkerSet, on these two kinds and on GKE only; slices
+    of the two do not see each other. `off`, or false: not at all. `auto`, or true: `affinity`."""
     shared_memory: bool | str = False
     """Default for `accel.io/shm`: false, true, or a size such as 64Gi."""
     schedulers: Schedulers = Schedulers()
@@ -418,6 +427,19 @@ class Config(_Settings, frozen=True, kw_only=True):
         _check_patterns(self._patterns())
         if (number := sum(map(types, self.catalogue))) > MAX_TYPES:
             raise ValueError(f"catalogue: found {number:,} types; valid: at most {MAX_TYPES:,}")
+
+    @property
+    def placement(self) -> str:
+        """`affinity`, `jobset` or `off`."""
+        written = self.written_placement
+        return "affinity" if written == "auto" else written
+
+    @property
+    def written_placement(self) -> str:
+        """`exclusivePlacement` in words: YAML reads `off` as false."""
+        if isinstance(self.exclusive_placement, bool):
+            return "auto" if self.exclusive_placement else "off"
+        return self.exclusive_placement
 
     def _patterns(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Each list of shell patterns, with its path."""
