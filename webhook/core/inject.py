@@ -119,7 +119,7 @@ def _grouped(kind: Kind[Any], obj: Any, read: Targets, context: Context) -> Targ
     if not any(target.resolution.multi_host for target in targets):
         return targets
     keys = kind.slice_keys(obj, targets, context)
-    return [Target(t.template, replace(t.resolution, slice_keys=keys(t))) for t in targets]
+    return [Target(t.template, t.resolution.with_slice_keys(keys(t))) for t in targets]
 
 
 def outside(kind: Kind[Any], obj: Any, targets: Targets, context: Context) -> Findings:

@@ -169,6 +169,14 @@ class Resolution:
 
     def with_slices_and_worker(self, slices: Slices | None, worker: Worker | None) -> "Resolution":
         """The same with what only the whole object knows."""
+        return self._with(slices, worker, self.slice_keys)
+
+    def with_slice_keys(self, keys: SliceKeys | None) -> "Resolution":
+        """The same with the labels that tell slices apart."""
+        return self._with(self.slices, self.worker, keys)
+
+    def _with(self, slices: Slices | None, worker: Worker | None, keys: SliceKeys | None) -> "Resolution":
+        """By hand: `dataclasses.replace` costs as much as a rule."""
         return Resolution(
             self.request,
             self.accelerator,
@@ -180,7 +188,7 @@ class Resolution:
             self.scheduling,
             slices=slices,
             worker=worker,
-            slice_keys=self.slice_keys,
+            slice_keys=keys,
             stored=self.stored,
         )
 
