@@ -19,6 +19,7 @@ from webhook.core.admission import admit
 from webhook.core.annotations import INJECTED
 from webhook.core.kinds.registry import WORKLOADS
 from webhook.core.messages import Denied
+from webhook.core.rules.node_pool import REQUIRED
 from webhook.core.site import Site
 from webhook.manifest.inject import injected
 from webhook.server.replica import Addresses, running
@@ -108,6 +109,29 @@ def test_injecting_the_result_again_changes_nothing(case: Case) -> None:
 
     assert result.denied == ""
     assert result.patch == []
+
+
+@every_case
+def test_after_another_webhook_has_reordered_lists(case: Case) -> None:
+    """We are called again then, and have nothing to add: nothing depends on where an item of a list is."""
+    if case.denied or case.old:
+        return
+    reordered = backwards(case.expected)
+    result = decided(admit(review(reordered), case.site), reordered)
+
+    assert (result.denied, result.patch) == ("", [])
+
+
+REORDERED = {"containers", "env", "tolerations", "volumes", "volumeMounts", "nodeSelectorTerms", REQUIRED}
+
+
+def backwards(value: Any) -> Any:
+    """A copy whose lists of named things, and of terms, are in the opposite order."""
+    if isinstance(value, dict):
+        return {
+            k: backwards(v)[::-1] if k in REORDERED and isinstance(v, list) else backwards(v) for k, v in value.items()
+        }
+    return [backwards(item) for item in value] if isinstance(value, list) else value
 
 
 @every_case

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from webhook.core import quantity
+from webhook.core.annotations import INJECTED
 from webhook.core.schema.pod import Annotations, Container, Quantity, Resources
 from webhook.core.template import FilledIn, PodTemplate
 
@@ -25,6 +27,8 @@ Defaults = dict[tuple[str, str, str], frozenset[str]]
 def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) -> None:
     """Removes the amounts that LimitRanger filled in from `template.containers`, for resources that concern us."""
     defaults = _defaults(template.annotations)
+    if _was_decided(template, defaults):
+        return
     found: list[FilledIn] = []
     for position, (list_name, index, container) in enumerate(template.containers):
         if container.resources is None:
@@ -38,6 +42,16 @@ def forget_filled_in(template: PodTemplate, concerns_us: Callable[[str], bool]) 
         resources = Resources(limits=kept["limits"], requests=kept["requests"], claims=container.resources.claims)
         template.containers[position] = (list_name, index, _with_resources(container, resources))
     template.filled_in = tuple(found)
+
+
+def _was_decided(template: PodTemplate, defaults: Defaults) -> bool:
+    """Whether we have seen the Pod: of what LimitRanger gave, the containers without devices have 0 instead."""
+    return INJECTED in template.annotations and any(
+        quantity.devices(amount) == 0 and _is_default(defaults, list_name, container, "limits", resource)
+        for list_name, _, container in template.containers
+        if container.resources is not None
+        for resource, amount in (container.resources.limits or {}).items()
+    )
 
 
 def _is_default(defaults: Defaults, list_name: str, container: Container, part: str, resource: str) -> bool:
