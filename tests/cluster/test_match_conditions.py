@@ -358,10 +358,6 @@ def test_namespaces(api: ControlPlane) -> None:
     assert called(create(api, "asks", "v1", "Pod", body)) == "pods.accel.io"
 
 
-IMMUTABLE = ("jobs", "jobsets", "vcjobs")
-"""Kinds whose templates cannot change."""
-
-
 @pytest.mark.parametrize(
     ("entry", "change", "quiet"),
     [
@@ -396,13 +392,12 @@ def test_updates(api: ControlPlane, entry: str, change: dict[str, Any], quiet: d
         return called(api.request("PATCH", f"{path}/{name}", body, {"dryRun": "All"}))
 
     sent = f"{entry}.reapply.accel.io"
-    follows = "" if entry in IMMUTABLE else sent
     api.wait_for("the namespace's label", lambda: updated("asked", {"spec": change}) == sent)
     assert updated("did-not", {"spec": change}) == ""
     assert updated("did-not", {"metadata": {"annotations": KEY}, "spec": change}) == sent
     assert updated("asked", {"metadata": {"labels": {"a": "b"}}}) == ""
     assert updated("asked", {"metadata": {"annotations": {"accel.io/type": "tpu-v4-16"}}}) == sent
-    assert updated("asked", {"metadata": {"annotations": {"accel.io/type": None}}, "spec": change}) == follows
+    assert updated("asked", {"metadata": {"annotations": {"accel.io/type": None}}, "spec": change}) == sent
     assert updated("ends", {"spec": change}) == ""
     if quiet:
         assert updated("asked", {"spec": quiet}) == ""

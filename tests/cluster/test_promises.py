@@ -143,8 +143,9 @@ def path_of(obj: Any) -> str:
 def kept(stored: Any) -> Any:
     """What must not change: the spec and the object's own keys."""
     metadata = stored["metadata"]
+    spec = {key: value for key, value in (stored.get("spec") or {}).items() if key != "nodeName"}  # the scheduler's
     return {
-        "spec": meaning(stored.get("spec")),
+        "spec": meaning(spec),
         "annotations": {key: value for key, value in metadata.get("annotations", {}).items() if key not in OTHERS},
         "labels": metadata.get("labels", {}),
     }

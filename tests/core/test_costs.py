@@ -396,6 +396,27 @@ def test_metadata_above_many_templates(workload: Kind[Any]) -> None:
     assert wrong == []
 
 
+def test_terms_of_a_stored_slice() -> None:
+    """Those that look like ours are compared with the stored ones, few as ours are."""
+    wrong: list[str] = []
+    job = WORKLOADS["batch", "Job"]
+    for term in ({}, {"labelSelector": {"matchExpressions": [{"key": "accel.io/multi-host", "operator": "Exists"}]}}):
+        objects = []
+        for size in (500, 500 * TIMES):
+            terms = [{"topologyKey": "z", "matchLabelKeys": [f"k{n}"], **term} for n in range(size)]
+            obj = plain(basis(job, TYPES[0]))
+            template = obj["spec"]["template"]
+            template["metadata"]["labels"] = {"accel.io/multi-host": "true"}
+            template["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+            changed = plain(obj)
+            changed["metadata"]["annotations"]["example.com/a"] = "b"
+            objects.append((changed, obj))
+        longer, more, outcome = grown(*objects)
+        if max(longer, more) > MAX_GROWTH:
+            wrong.append(f"{term}: {longer:.1f} x time, {more:.1f} x calls, {outcome}")
+    assert wrong == []
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("workload", named(VIEWS.values()))
 def test_one_part_as_large_as_a_body_takes(workload: Kind[Any]) -> None:

@@ -142,7 +142,7 @@ def _decide(request: Request[Any], site: Site, body: bytes, mentioned: bool) -> 
         return _allowed(request, "skipped", (unknown,), code="unknown-kind")
     if request.operation == "UPDATE" and not workload.reapply:
         return _allowed(request, "skipped", code="update")
-    if not site.detect and not (mentioned and _concerns_us(request, workload, raw)):
+    if not site.detect and not (mentioned and _concerns_us(request, raw)):
         return _allowed(request, "unchanged")
     try:
         obj = view(workload, raw)
@@ -157,14 +157,10 @@ def _unseen(request: Request[Any], denied: Denied) -> Answer:
     return _allowed(request, "unchanged", (skipped,), code=denied.code)
 
 
-def _concerns_us(request: Request[Any], workload: Kind[Any], raw: bytes) -> bool:
+def _concerns_us(request: Request[Any], raw: bytes) -> bool:
     if mentions_us(raw):
         return True
-    return (
-        request.operation == "UPDATE"
-        and workload.reapply in ("mutable", "restored", "judged")
-        and mentions_us(bytes(request.oldObject))
-    )
+    return request.operation == "UPDATE" and mentions_us(bytes(request.oldObject))
 
 
 def _decide_object(request: Request[Any], workload: Kind[Any], obj: Any, site: Site, body: bytes) -> Answer:

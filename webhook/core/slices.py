@@ -149,7 +149,7 @@ def keys_of_pod(pod: Template, resolution: Resolution) -> SliceKeys:
     if owner is None or labels.leader_worker_set:
         return BY_POD
     if of_job(owner) and COMPLETION_INDEX in annotations_of(pod.metadata):
-        return JOB_KEYS
+        return JOB_KEYS if labels.job_name else ours(nth_slice(owner.uid or owner.name, 0))
     if labels.ray_cluster and labels.ray_replica:
         return RAY_REPLICA
     index = _number(labels.pod_index)

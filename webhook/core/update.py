@@ -59,12 +59,21 @@ def keep_stored(kind: Kind[Any], obj: Any, new: Any, old: Any, context: Context)
         fresh = inject(kind, obj, replace(context, stored=True))
     except Denied as denied:
         return tolerated(denied)
-    if not fresh.types:
+    if not fresh.types and (fresh.skipped or not _was_injected(kind, old)):
         return fresh
     edits = as_was((*fresh.edits, *_of_another_type(kind, obj, new, old, fresh, context), *kind.defaults(obj)), old)
     edits += _restored(kind, obj, old)
     warning = _lost(fresh.edits, old) or _unheard(kind, obj, old)
+    if not fresh.types:  # the file has no type any more
+        warning = (Warn("old-kept", {"what": TYPE}),)
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
+
+
+def _was_injected(kind: Kind[Any], old: Any) -> bool:
+    try:
+        return any(INJECTED in template.annotations for template in kind.templates(view(kind, old)))
+    except msgspec.ValidationError:
+        return False
 
 
 def _restored(kind: Kind[Any], obj: Any, old: Any) -> list[Edit]:
@@ -86,10 +95,18 @@ def _of_another_type(
         injected = [template.annotations.get(INJECTED) for template in kind.templates(before)]
         if {*fresh.types}.issuperset([name for name in injected if name]) or _shape(kind, before) != _shape(kind, obj):
             return ()
-        written = _written(kind, before, replace(context, stored=True), amounts=True)
+        written = [*_written(kind, before, replace(context, stored=True), amounts=True), *_own_keys(kind, before)]
         return [edit for edit in written if isinstance(edit, Put) or _item(new, edit) is None]
     except (msgspec.ValidationError, Denied):
         return ()
+
+
+def _own_keys(kind: Kind[Any], before: Any) -> Iterator[Put]:
+    """Our keys on the stored pod templates. A Pod's own can change."""
+    for template in kind.templates(before):
+        if template.path:
+            for key, value in _levels(template)[-1].items():
+                yield Put((*template.path, "metadata", "annotations", key), value)
 
 
 def _shape(kind: Kind[Any], obj: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from webhook.core import slices
-from webhook.core.kinds.job import hosts_hint, named_hosts, one_slice, with_hosts
+from webhook.core.kinds.job import hosts_hint, job_keys, named_hosts, one_slice, with_hosts
 from webhook.core.kinds.kind import (
     Context,
     Findings,
@@ -27,7 +27,7 @@ from webhook.core.schema import apps as schema
 from webhook.core.schema.apps import NO_CRON_SPEC, NO_SPEC, App
 from webhook.core.schema.job import NO_TEMPLATE
 from webhook.core.schema.pod import NO_METADATA
-from webhook.core.slice_keys import BY_POD, JOB, SliceKeys, ours
+from webhook.core.slice_keys import BY_POD, SliceKeys, ours
 from webhook.core.template import NOBODY, PodTemplate, controller_of
 
 
@@ -106,7 +106,7 @@ class StatefulSet(Checked):
         name, pods = (app.metadata or NO_METADATA).name or "", (app.spec or NO_SPEC).pods
         if not context.offline:
             return lambda _target: BY_POD
-        one = ours(slices.nth_slice(name, 0)) if name else None
+        one = ours(slices.nth_slice(f"{context.namespace}.{name}", 0)) if name else None
         return lambda target: one if pods == target.resolution.accelerator.hosts else None
 
     def object_edits(self, app: App, targets: Targets, _context: Context) -> Findings:
@@ -182,10 +182,11 @@ class CronJob(Kind[schema.CronJob]):
         return [with_hosts(target, None) for target in targets]
 
     def slice_keys(
-        self, _cron: schema.CronJob, _targets: Targets, _context: Context
+        self, cron: schema.CronJob, _targets: Targets, context: Context
     ) -> Callable[[Target], SliceKeys | None]:
         """Each of its Jobs is a slice."""
-        return lambda _target: JOB
+        keys = job_keys(((cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE).spec, context)
+        return lambda _target: keys
 
     def object_edits(self, cron: schema.CronJob, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, as the Job gets them at its admission."""

@@ -11,8 +11,8 @@ from webhook.core.resolution import Resolution
 from webhook.core.schema import job as schema
 from webhook.core.schema.job import JobSpec
 from webhook.core.schema.pod import NO_METADATA, Metadata
+from webhook.core.slice_keys import BY_POD, SliceKeys
 from webhook.core.slice_keys import JOB as JOB_KEYS
-from webhook.core.slice_keys import SliceKeys
 from webhook.core.template import PodTemplate, annotations_of
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
@@ -105,6 +105,16 @@ def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Ed
         yield Put((*path, "annotations", scheduling.MIN_MEMBER), str(hosts))
 
 
+def job_keys(spec: JobSpec | None, context: Context) -> SliceKeys | None:
+    """The labels of a Job's Pods. With a selector by hand they have none of the controller's own.
+
+    Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/registry/batch/job/strategy.go (generateSelector)
+    """
+    if spec is None or not spec.manualSelector:
+        return JOB_KEYS
+    return None if context.offline else BY_POD
+
+
 @final
 class Job(Kind[schema.Job]):
     """A batch/v1 Job."""
@@ -131,11 +141,10 @@ class Job(Kind[schema.Job]):
         name = (job.metadata or NO_METADATA).name
         return [with_hosts(target, name) for target in targets]
 
-    def slice_keys(
-        self, _job: schema.Job, _targets: Targets, _context: Context
-    ) -> Callable[[Target], SliceKeys | None]:
+    def slice_keys(self, job: schema.Job, _targets: Targets, context: Context) -> Callable[[Target], SliceKeys | None]:
         """It is a slice."""
-        return lambda _target: JOB_KEYS
+        keys = job_keys(job.spec, context)
+        return lambda _target: keys
 
     def object_edits(self, job: schema.Job, targets: Targets, _context: Context) -> Findings:
         """The Job's own fields, for a multi-host slice."""

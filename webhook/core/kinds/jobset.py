@@ -12,7 +12,7 @@ from typing import Final, final
 
 from webhook.core import slices
 from webhook.core.devices import asked_amounts
-from webhook.core.kinds.job import hosts_hint, indexed_edits, min_member
+from webhook.core.kinds.job import hosts_hint, indexed_edits, job_keys, min_member
 from webhook.core.kinds.kind import Context, Findings, Kind, Target, Targets, divided_ids, host_names, inject_key_only
 from webhook.core.messages import Denied, Warn, quoted
 from webhook.core.patch import Edit, Path, Put
@@ -25,7 +25,7 @@ from webhook.core.schema.job import NO_TEMPLATE, JobSpec
 from webhook.core.schema.jobset import DEFAULT_GROUP, NO_NETWORK, NO_SPEC, Network, ReplicatedJob
 from webhook.core.schema.pod import NO_METADATA, Metadata, Template
 from webhook.core.schema.pod import NO_SPEC as NO_POD_SPEC
-from webhook.core.slice_keys import JOB, SliceKeys
+from webhook.core.slice_keys import SliceKeys
 from webhook.core.template import PodTemplate, annotations_of, controller_of, labels_of
 
 OUR_GROUP: Final = "accel-tpu"
@@ -329,10 +329,10 @@ class JobSet(Kind[schema.JobSet]):
                 yield from divided_ids(target)
 
     def slice_keys(
-        self, _jobset: schema.JobSet, _targets: Targets, _context: Context
+        self, jobset: schema.JobSet, _targets: Targets, context: Context
     ) -> Callable[[Target], SliceKeys | None]:
         """Each Job is a slice."""
-        return lambda _target: JOB
+        return lambda target: job_keys((_job_of(jobset, target)[1].template or NO_TEMPLATE).spec, context)
 
     def slices(self, jobset: schema.JobSet, target: Target) -> int | None:
         """Each replica of a replicated job is one."""

@@ -13,6 +13,8 @@ https://github.com/kubernetes/kubernetes/issues/141953
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from webhook.core.messages import Warn
 from webhook.core.patch import Append, Edit, Path, Put
 from webhook.core.resolution import Resolution
@@ -108,6 +110,11 @@ def choice(template: PodTemplate, resolution: Resolution) -> str:
 
 def _terms(template: PodTemplate, *, anti: bool) -> list[dict[str, Any]]:
     """The required terms that the template has."""
+    return [term for term in _listed(template, anti=anti) if isinstance(term, dict)]
+
+
+def _listed(template: PodTemplate, *, anti: bool) -> list[Any]:
+    """Their list as it is."""
     affinity = template.spec.affinity
     if affinity is None:
         return []
@@ -116,7 +123,7 @@ def _terms(template: PodTemplate, *, anti: bool) -> list[dict[str, Any]]:
         found = affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution
     elif not anti and affinity.podAffinity is not None:
         found = affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution
-    return [term for term in found or () if isinstance(term, dict)]
+    return found or []
 
 
 def _together(label: str, keys: SliceKeys) -> dict[str, Any]:
@@ -132,7 +139,7 @@ def _pair(template: PodTemplate, label: str, keys: SliceKeys) -> Iterator[Edit]:
     labels = labels_of(template.view.metadata)
     if labels.multi_host is None:
         yield Put(("metadata", "labels", MULTI_HOST), "true")
-    if keys.value and labels.slice is None:
+    if keys.value and labels.slice != keys.value:  # a copied manifest has another slice's
         yield Put(("metadata", "labels", SLICE), keys.value)
     together = _together(label, keys)
     if together not in _terms(template, anti=False):
@@ -157,17 +164,32 @@ def restored(now: PodTemplate, before: PodTemplate) -> Iterator[Edit]:
     if had.slice is not None and labels.slice is None:
         yield Put(("metadata", "labels", SLICE), had.slice)
     for path, field, anti in ((AFFINITY, "matchLabelKeys", False), (ANTI_AFFINITY, "mismatchLabelKeys", True)):
-        there = _terms(now, anti=anti)
-        places = [(term.get("topologyKey"), term.get(field)) for term in there]
-        for term in _terms(before, anti=anti):
-            place = (term.get("topologyKey"), term.get(field))
-            if term in there or field not in term:
-                continue
-            if place in places:
-                yield Put((*path, places.index(place)), term)
-            else:
+        there = _our_terms(now, field, anti=anti)
+        for place, (_, term) in _our_terms(before, field, anti=anti).items():
+            if place not in there:
                 yield Append(path, term, key=("topologyKey", field))
+            elif there[place][1] != term:
+                yield Put((*path, there[place][0]), term)
 
+
+def _our_terms(template: PodTemplate, field: str, *, anti: bool) -> dict[bytes, tuple[int, dict[str, Any]]]:
+    """Terms that injection wrote, each with its index, by node label and label keys. No slice has more."""
+    found: dict[bytes, tuple[int, dict[str, Any]]] = {}
+    for index, term in enumerate(_listed(template, anti=anti)):
+        if isinstance(term, dict) and field in term and _selects_slices(term.get("labelSelector")):
+            found.setdefault(msgspec.json.encode((term.get("topologyKey"), term[field])), (index, term))
+            if len(found) == _MAX_TERMS:
+                break
+    return found
+
+
+def _selects_slices(selector: Any) -> bool:
+    """Whether a selector is ours. The API server adds expressions to that of a Pod."""
+    expressions = selector.get("matchExpressions") if isinstance(selector, dict) else None
+    return isinstance(expressions, list) and OF_SLICES["matchExpressions"][0] in expressions[:1]
+
+
+_MAX_TERMS: Final = 4
 
 _PLACES: Final = frozenset([JOBSET_EXCLUSIVE, LWS_EXCLUSIVE, LWS_SUBGROUP_EXCLUSIVE, MULTI_HOST, SLICE])
 

@@ -7,6 +7,7 @@ class JobSpec(View, frozen=True, gc=False):
     parallelism: Number | None = None
     completions: Number | None = None
     completionMode: Name | None = None
+    manualSelector: bool | None = None
     template: Template | None = None
 
 

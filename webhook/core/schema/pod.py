@@ -45,6 +45,7 @@ class Labels(View, frozen=True, gc=False):
     koordinator_quota: Value | None = msgspec.field(name="quota.scheduling.koordinator.sh/name", default=None)
     queue: Value | None = None
     leader_worker_set: Value | None = msgspec.field(name="leaderworkerset.sigs.k8s.io/name", default=None)
+    job_name: Value | None = msgspec.field(name="batch.kubernetes.io/job-name", default=None)
     ray_cluster: Value | None = msgspec.field(name="ray.io/cluster", default=None)
     ray_replica: Value | None = msgspec.field(name="ray.io/worker-group-replica-name", default=None)
     multi_host: Value | None = msgspec.field(name="accel.io/multi-host", default=None)
