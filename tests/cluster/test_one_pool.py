@@ -197,17 +197,18 @@ def test_a_replaced_pod_joins_its_slice(
     """Though another pool is free, and another slice waits for one."""
     pools(2)
     apply(cluster, *(within(namespace, made) for made in (stateful_set("set"), jobset("train"))))
-    before = pools_by_slice(running(cluster, namespace, 4))
+    pods = running(cluster, namespace, 4)
+    before, first = pools_by_slice(pods), {pod["metadata"]["uid"] for pod in pods}
     for name in ("set-1", pod_of(cluster, namespace, "train")):
         cluster.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0")
     apply(cluster, within(namespace, lws("late")))
 
     def settled() -> list[Object]:
         found = [pod for pod in cluster.pods(namespace) if "nodeName" in pod["spec"]]
-        return found if len(found) == 4 else []
+        new = [pod for pod in found if pod["metadata"]["uid"] not in first]
+        return found if len(found) == 4 and len(new) == 2 else []
 
-    cluster.wait_for("two pods to be replaced", settled)
-    assert pools_by_slice(settled()) == before
+    assert pools_by_slice(cluster.wait_for("two pods to be replaced", settled)) == before
 
 
 def pod_of(cluster: ControlPlane, namespace: str, jobset: str) -> str:

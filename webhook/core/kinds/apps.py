@@ -182,10 +182,10 @@ class CronJob(Kind[schema.CronJob]):
         return [with_hosts(target, None) for target in targets]
 
     def slice_keys(
-        self, cron: schema.CronJob, _targets: Targets, context: Context
+        self, cron: schema.CronJob, _targets: Targets, _context: Context
     ) -> Callable[[Target], SliceKeys | None]:
         """Each of its Jobs is a slice."""
-        keys = job_keys(((cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE).spec, context)
+        keys = job_keys(((cron.spec or NO_CRON_SPEC).jobTemplate or NO_TEMPLATE).spec)
         return lambda _target: keys
 
     def object_edits(self, cron: schema.CronJob, targets: Targets, _context: Context) -> Findings:

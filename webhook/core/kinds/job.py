@@ -105,14 +105,12 @@ def min_member(metadata: Metadata | None, path: Path, hosts: int) -> Iterator[Ed
         yield Put((*path, "annotations", scheduling.MIN_MEMBER), str(hosts))
 
 
-def job_keys(spec: JobSpec | None, context: Context) -> SliceKeys | None:
+def job_keys(spec: JobSpec | None) -> SliceKeys:
     """The labels of a Job's Pods. With a selector by hand they have none of the controller's own.
 
     Source: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/registry/batch/job/strategy.go (generateSelector)
     """
-    if spec is None or not spec.manualSelector:
-        return JOB_KEYS
-    return None if context.offline else BY_POD
+    return BY_POD if spec is not None and spec.manualSelector else JOB_KEYS
 
 
 @final
@@ -141,9 +139,9 @@ class Job(Kind[schema.Job]):
         name = (job.metadata or NO_METADATA).name
         return [with_hosts(target, name) for target in targets]
 
-    def slice_keys(self, job: schema.Job, _targets: Targets, context: Context) -> Callable[[Target], SliceKeys | None]:
+    def slice_keys(self, job: schema.Job, _targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
         """It is a slice."""
-        keys = job_keys(job.spec, context)
+        keys = job_keys(job.spec)
         return lambda _target: keys
 
     def object_edits(self, job: schema.Job, targets: Targets, _context: Context) -> Findings:

@@ -329,10 +329,10 @@ class JobSet(Kind[schema.JobSet]):
                 yield from divided_ids(target)
 
     def slice_keys(
-        self, jobset: schema.JobSet, _targets: Targets, context: Context
+        self, jobset: schema.JobSet, _targets: Targets, _context: Context
     ) -> Callable[[Target], SliceKeys | None]:
         """Each Job is a slice."""
-        return lambda target: job_keys((_job_of(jobset, target)[1].template or NO_TEMPLATE).spec, context)
+        return lambda target: job_keys((_job_of(jobset, target)[1].template or NO_TEMPLATE).spec)
 
     def slices(self, jobset: schema.JobSet, target: Target) -> int | None:
         """Each replica of a replicated job is one."""

@@ -111,10 +111,9 @@ class Ray(Kind[V]):
                     worker_ids_by=KUBERAY,
                 )
 
-    def slice_keys(self, _ray: V, _targets: Targets, context: Context) -> Callable[[Target], SliceKeys | None]:
+    def slice_keys(self, _ray: V, _targets: Targets, _context: Context) -> Callable[[Target], SliceKeys | None]:
         """Its Pods' own labels say it: a replica of a worker group is a slice, and groups grow and shrink."""
-        keys = None if context.offline else BY_POD
-        return lambda _target: keys
+        return lambda _target: BY_POD
 
     def object_edits(self, ray: V, targets: Targets, _context: Context) -> Findings:
         """One replica of a worker group is one slice."""
