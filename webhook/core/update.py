@@ -59,45 +59,45 @@ def keep_stored(kind: Kind[Any], obj: Any, new: Any, old: Any, context: Context)
         fresh = inject(kind, obj, replace(context, stored=True))
     except Denied as denied:
         return tolerated(denied)
-    if not fresh.types and (fresh.skipped or not _was_injected(kind, old)):
+    try:
+        before = view(kind, old)
+    except msgspec.ValidationError:  # its templates are not known, only the values at our places
+        if not fresh.types:
+            return fresh
+        edits = as_was((*fresh.edits, *kind.defaults(obj)), old)
+        return Injection((Section((), edits),), (*fresh.warnings, *_lost(fresh.edits, old)), fresh.types)
+    if not fresh.types and (fresh.skipped or not _was_injected(kind, before)):
         return fresh
-    edits = as_was((*fresh.edits, *_of_another_type(kind, obj, new, old, fresh, context), *kind.defaults(obj)), old)
-    edits += _restored(kind, obj, old)
-    warning = _lost(fresh.edits, old) or _unheard(kind, obj, old)
+    edits = as_was((*fresh.edits, *_of_another_type(kind, obj, new, before, fresh, context), *kind.defaults(obj)), old)
+    edits += _restored(kind, obj, before)
+    warning = _lost(fresh.edits, old) or _unheard(kind, obj, before)
     if not fresh.types:  # the file has no type any more
         warning = (Warn("old-kept", {"what": TYPE}),)
     return Injection((Section((), edits),), (*fresh.warnings, *warning), fresh.types)
 
 
-def _was_injected(kind: Kind[Any], old: Any) -> bool:
-    try:
-        return any(INJECTED in template.annotations for template in kind.templates(view(kind, old)))
-    except msgspec.ValidationError:
-        return False
+def _was_injected(kind: Kind[Any], before: Any) -> bool:
+    return any(INJECTED in template.annotations for template in kind.templates(before))
 
 
-def _restored(kind: Kind[Any], obj: Any, old: Any) -> list[Edit]:
+def _restored(kind: Kind[Any], obj: Any, before: Any) -> list[Edit]:
     """The stored node-pool rules of each template that is still where it was."""
-    try:
-        had = {template.path: template for template in kind.templates(view(kind, old))}
-    except msgspec.ValidationError:
-        return []
+    had = {template.path: template for template in kind.templates(before)}
     pairs = [(template, had[template.path]) for template in kind.templates(obj) if template.path in had]
-    return [edit for now, before in pairs for edit in within(now.path, restored(now, before))]
+    return [edit for now, then in pairs for edit in within(now.path, restored(now, then))]
 
 
 def _of_another_type(
-    kind: Kind[Any], obj: Any, new: Any, old: Any, fresh: Injection, context: Context
+    kind: Kind[Any], obj: Any, new: Any, before: Any, fresh: Injection, context: Context
 ) -> Sequence[Edit]:
     """What the stored object's own type injects, where the new object asks for another: none of it can change."""
     try:
-        before = view(kind, old)
         injected = [template.annotations.get(INJECTED) for template in kind.templates(before)]
         if {*fresh.types}.issuperset([name for name in injected if name]) or _shape(kind, before) != _shape(kind, obj):
             return ()
         written = [*_written(kind, before, replace(context, stored=True), amounts=True), *_own_keys(kind, before)]
         return [edit for edit in written if isinstance(edit, Put) or _item(new, edit) is None]
-    except (msgspec.ValidationError, Denied):
+    except Denied:
         return ()
 
 
@@ -123,15 +123,12 @@ def _lost(fresh: Sequence[Edit], old: Any) -> tuple[Warn, ...]:
     return (Warn("old-kept", {"what": differing[0].path[-1]}),) if differing else ()
 
 
-def _unheard(kind: Kind[Any], obj: Any, old: Any) -> tuple[Warn, ...]:
+def _unheard(kind: Kind[Any], obj: Any, stored_view: Any) -> tuple[Warn, ...]:
     """One warning about a key that was changed around a template which keeps the copy that injection made of it.
 
     An apply merges: it changes the outer key, which is in the file, and leaves the copy, which is not.
     """
-    try:
-        before = {template.path: template for template in kind.templates(view(kind, old))}
-    except msgspec.ValidationError:
-        return ()
+    before = {template.path: template for template in kind.templates(stored_view)}
     file = last_applied(annotations_of(obj.metadata).get(LAST_APPLIED))
     for template in kind.templates(obj):
         if template.path not in before:
@@ -201,7 +198,7 @@ def restore(kind: Kind[Any], new: Any, old: Any, context: Context) -> Injection:
         before = view(kind, old)
     except msgspec.ValidationError as error:
         return tolerated(Denied("unreadable", where="the stored object", value=error))
-    if not any(INJECTED in template.annotations for template in kind.templates(before)):
+    if not _was_injected(kind, before):
         return judge(kind, new, old, context)
     injection = follow_type(kind, new, old, context)
     if kind.rolls(before) or not _other_hardware(kind, new, before, injection, context):
